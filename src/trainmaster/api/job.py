@@ -1,0 +1,116 @@
+"""A job after reading: typed, defaulted, frozen. What frameworks compute from and what the engine plans for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from trainmaster.api.settings import DEFAULT, Settings
+from trainmaster.api.status import JobStatus
+from trainmaster.objects.meta import Json, Meta
+from trainmaster.objects.resource import Resource
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """What one role asks for."""
+
+    replicas: int
+    restart_policy: str
+    template: Json
+    extra: Json = field(default_factory=dict)
+    """Fields of the replica spec that only this framework (or an old operator) knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulingPolicy:
+    min_available: int | None = None
+    queue: str = ""
+    min_resources: Mapping[str, str] | None = None
+    priority_class: str = ""
+    schedule_timeout_seconds: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunPolicy:
+    clean_pod_policy: str = "None"
+    ttl_seconds_after_finished: int | None = None
+    active_deadline_seconds: int | None = None
+    backoff_limit: int | None = None
+    suspend: bool = False
+    managed_by: str | None = None
+    scheduling: SchedulingPolicy = SchedulingPolicy()
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    resource: Resource
+    meta: Meta
+    spec: Json
+    replicas: Mapping[str, Replica]
+    """By canonical role name, in the framework's role order; roles the job leaves out are absent."""
+
+    ports: Mapping[str, int]
+    """The rendezvous port of every role."""
+
+    policy: RunPolicy = RunPolicy()
+    status: JobStatus = JobStatus()
+    settings: Settings = DEFAULT
+
+    @property
+    def name(self) -> str:
+        return self.meta.name
+
+    @property
+    def namespace(self) -> str:
+        return self.meta.namespace
+
+    @property
+    def kind(self) -> str:
+        return self.resource.kind
+
+    @property
+    def world(self) -> int:
+        """All replicas of all roles."""
+        return sum(replica.replicas for replica in self.replicas.values())
+
+    def has(self, role: str) -> bool:
+        return role in self.replicas
+
+    def count(self, role: str) -> int:
+        return self.replicas[role].replicas if role in self.replicas else 0
+
+    def host(self, role: str, index: int = 0) -> str:
+        """The name of a replica's pod and of the Service before it."""
+        return f"{self.name}-{role.lower()}-{index}"
+
+    def hosts(self, role: str) -> list[str]:
+        return [self.host(role, index) for index in range(self.count(role))]
+
+    def members(self) -> list[Member]:
+        """Every replica, in role order: rank is the position in this list."""
+        slots = [(role, index) for role, replica in self.replicas.items() for index in range(replica.replicas)]
+        return [Member(self, role, index, rank) for rank, (role, index) in enumerate(slots)]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One replica: a pod to be."""
+
+    job: Job
+    role: str
+    index: int
+    rank: int
+
+    @property
+    def name(self) -> str:
+        return self.job.host(self.role, self.index)
+
+    @property
+    def slot(self) -> str:
+        """The key under which its attempts are counted."""
+        return f"{self.role.lower()}-{self.index}"
+
+    @property
+    def replica(self) -> Replica:
+        return self.job.replicas[self.role]

@@ -1,0 +1,175 @@
+"""From a stored object to a `Job`, or to everything that is wrong with it.
+
+Reading never raises, whatever the object holds. The steps: drop nulls, find the canonical role names, check types
+and rules, take each policy field from `spec.runPolicy` or else from `spec` itself, fill in defaults.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from trainmaster.api import schema, validation
+from trainmaster.api.framework import Framework
+from trainmaster.api.job import Job, Replica, RunPolicy, SchedulingPolicy
+from trainmaster.api.problem import Advice, Problem, invalid
+from trainmaster.api.settings import DEFAULT, Settings
+from trainmaster.api.status import status_of
+from trainmaster.objects import template
+from trainmaster.objects.meta import Json, meta_of
+from trainmaster.objects.resource import Resource
+
+REPLICA_FIELDS = ("replicas", "restartPolicy", "template")
+INLINED_POLICY = "RunPolicy"
+"""mxnet- and xgboost-operator meant to inline the policy and in effect read it from this key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    job: Job | None
+    problems: tuple[Problem, ...] = ()
+    advice: tuple[Advice, ...] = ()
+
+
+def read(framework: Framework, raw: Json, settings: Settings = DEFAULT, resource: Resource | None = None) -> Reading:
+    meta = meta_of(raw.get("metadata"))
+    spec = without_nulls(raw.get("spec"))
+    if not isinstance(spec, Mapping):
+        return Reading(None, (invalid("spec", spec, "must be an object"),))
+    roles = _canonical_roles(framework, spec.get(framework.replicas_field))
+    problems = [*validation.type_problems(framework, spec)]
+    typed = not problems
+    problems += validation.rule_problems(framework, meta.name, spec, roles)
+    if not typed:
+        return Reading(None, _distinct(problems))
+    replicas = _replicas(framework, spec, roles)
+    job = framework.default(
+        Job(
+            resource=resource or framework.resource,
+            meta=meta,
+            spec=spec,
+            replicas=replicas,
+            ports={role: _port(framework, replica) for role, replica in replicas.items()},
+            policy=_policy(framework, spec, settings),
+            status=status_of(raw.get("status")),
+            settings=settings,
+        )
+    )
+    problems += framework.validate(job)
+    advice = (*_unknown_fields(framework, spec), *_ignored_policies(job), *framework.advice(job))
+    return Reading(None if problems else job, _distinct(problems), advice)
+
+
+def bare(resource: Resource, raw: Json, settings: Settings = DEFAULT) -> Job:
+    """As much of a job as can be had from an object that did not pass: who it is, and its status."""
+    status = status_of(raw.get("status"))
+    return Job(resource, meta_of(raw.get("metadata")), {}, {}, {}, status=status, settings=settings)
+
+
+def is_managed_elsewhere(framework: Framework, raw: Json) -> bool:
+    """Whether another controller runs this job. Asked before anything else: such a job is not even validated."""
+    spec = _mapping(raw.get("spec"))
+    manager = _mapping(spec.get("runPolicy")).get("managedBy", spec.get("managedBy"))
+    return isinstance(manager, str) and manager not in framework.managers
+
+
+def without_nulls(value: Any) -> Any:
+    """Null means unset, in every field of every object."""
+    if isinstance(value, Mapping):
+        return {key: without_nulls(inner) for key, inner in value.items() if inner is not None}
+    return [without_nulls(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _distinct(problems: list[Problem]) -> tuple[Problem, ...]:
+    """A field that is both missing and of the wrong type is one problem, not two."""
+    seen: dict[tuple[str, str], Problem] = {}
+    for problem in problems:
+        seen.setdefault((problem.path, problem.sort), problem)
+    return tuple(seen.values())
+
+
+def _canonical_roles(framework: Framework, replicas: object) -> dict[str, str]:
+    """`Ps` and `ps` mean `PS`. Keys that mean no role are left out."""
+    known = {role.name.lower(): role.name for role in framework.roles}
+    keys = [key for key in replicas if isinstance(key, str)] if isinstance(replicas, Mapping) else []
+    return {key: known[key.lower()] for key in keys if key.lower() in known}
+
+
+def _replicas(framework: Framework, spec: Json, roles: Mapping[str, str]) -> dict[str, Replica]:
+    declared = spec.get(framework.replicas_field, {})
+    by_role = {canonical: declared[key] for key, canonical in roles.items()}
+    return {role.name: _replica(framework, by_role[role.name]) for role in framework.roles if role.name in by_role}
+
+
+def _replica(framework: Framework, declared: Json) -> Replica:
+    pod = declared.get("template", {})
+    return Replica(
+        replicas=declared.get("replicas", 1),
+        restart_policy=declared.get("restartPolicy", framework.restart_policy),
+        template=template.with_port(pod, framework.container_names, framework.port_name, framework.port),
+        extra={key: value for key, value in declared.items() if key not in REPLICA_FIELDS},
+    )
+
+
+def _port(framework: Framework, replica: Replica) -> int:
+    container = template.container_named(replica.template, framework.container_names)
+    return template.port_named(container, framework.port_name) or framework.port
+
+
+def _policy(framework: Framework, spec: Json, settings: Settings) -> RunPolicy:
+    nested = {**_mapping(spec.get(INLINED_POLICY)), **_mapping(spec.get("runPolicy"))}
+    fields = {name: nested.get(name, spec.get(name)) for name in schema.RUN_POLICY_FIELDS}
+    default = framework.clean_pod_policy_2021 if settings.compat_2021 else "None"
+    clean = fields["cleanPodPolicy"]
+    return RunPolicy(
+        # An empty text is neither None nor Running, and so has always meant All.
+        clean_pod_policy=default if clean is None else clean.capitalize() or "All",
+        ttl_seconds_after_finished=fields["ttlSecondsAfterFinished"],
+        active_deadline_seconds=fields["activeDeadlineSeconds"],
+        backoff_limit=fields["backoffLimit"],
+        suspend=bool(fields["suspend"]),
+        managed_by=fields["managedBy"],
+        scheduling=_scheduling(_mapping(fields["schedulingPolicy"])),
+    )
+
+
+def _scheduling(fields: Json) -> SchedulingPolicy:
+    resources = fields.get("minResources")
+    return SchedulingPolicy(
+        min_available=fields.get("minAvailable"),
+        queue=fields.get("queue", ""),
+        min_resources={name: str(amount) for name, amount in resources.items()} if resources else None,
+        priority_class=fields.get("priorityClass", ""),
+        schedule_timeout_seconds=fields.get("scheduleTimeoutSeconds"),
+    )
+
+
+def _mapping(value: object) -> Json:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _unknown_fields(framework: Framework, spec: Json) -> Iterator[Advice]:
+    policy = set(schema.RUN_POLICY_FIELDS)
+    known = {framework.replicas_field, "runPolicy", INLINED_POLICY, *policy, *framework.fields}
+    yield from _unknown(spec, known, "spec")
+    yield from _unknown(_mapping(spec.get("runPolicy")), policy, "spec.runPolicy")
+    for key, replica in spec.get(framework.replicas_field, {}).items():
+        path = f"spec.{framework.replicas_field}[{key}]"
+        yield from _unknown(replica, {*REPLICA_FIELDS, *framework.replica_fields}, path)
+
+
+def _unknown(fields: Json, known: set[str], path: str) -> Iterator[Advice]:
+    for name in fields:
+        if name not in known:
+            meant = difflib.get_close_matches(str(name), sorted(known), n=1, cutoff=0.8)
+            hint = f"; did you mean {meant[0]}?" if meant else ""
+            yield Advice("UnknownField", f"{path}.{name} is not a known field and is ignored{hint}")
+
+
+def _ignored_policies(job: Job) -> Iterator[Advice]:
+    for role, replica in job.replicas.items():
+        if replica.template.get("spec", {}).get("restartPolicy"):
+            message = f"Restart policy in pod template of {role} will be overwritten by restart policy in replica spec"
+            yield Advice("SetPodTemplateRestartPolicy", message)

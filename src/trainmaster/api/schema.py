@@ -1,0 +1,207 @@
+"""The structural schema of every kind, derived from its framework, and the CRD around it.
+
+Two principles. What we read is typed, so that the API server refuses a wrong type before we see it. What we do
+not read is kept (`x-kubernetes-preserve-unknown-fields`), so that fields of newer Kubernetes versions reach the
+pods, flat policy fields of old manifests survive, and a misspelt field can be named in an event instead of
+vanishing. No CEL by default: Kubernetes 1.20 has none, and every rule is also checked on reading.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trainmaster.api.framework import Framework
+from trainmaster.objects.meta import Json, mutable
+from trainmaster.objects.resource import Resource
+
+KEEP = {"x-kubernetes-preserve-unknown-fields": True}
+STRING: Json = {"type": "string"}
+BOOLEAN: Json = {"type": "boolean"}
+INT_OR_STRING: Json = {"x-kubernetes-int-or-string": True}
+MAX_REPLICAS = 10_000
+"""Per role. Beyond it a typo would exhaust the operator and the cluster alike."""
+
+
+def integer(minimum: int = 0, maximum: int = 2**31 - 1, bits: int = 32) -> Json:
+    return {"type": "integer", "format": f"int{bits}", "minimum": minimum, "maximum": maximum}
+
+
+def array(items: Json) -> Json:
+    return {"type": "array", "items": items}
+
+
+def mapping(values: Json) -> Json:
+    return {"type": "object", "additionalProperties": values}
+
+
+def record(properties: Json, **more: Any) -> Json:
+    """An object with these fields, and any others kept as they are."""
+    return {"type": "object", "properties": properties, **KEEP, **more}
+
+
+ANYTHING = record({})
+CONTAINER = record(
+    {
+        "name": STRING,
+        "image": STRING,
+        "command": array(STRING),
+        "args": array(STRING),
+        "env": array(record({"name": STRING})),
+        "ports": array(record({"name": STRING, "containerPort": integer(1, 65535)})),
+        "resources": record({"limits": mapping(INT_OR_STRING), "requests": mapping(INT_OR_STRING)}),
+    }
+)
+POD_TEMPLATE = record(
+    {
+        "metadata": record({"labels": mapping(STRING), "annotations": mapping(STRING), "finalizers": array(STRING)}),
+        "spec": record(
+            {
+                "containers": array(CONTAINER),
+                "initContainers": array(CONTAINER),
+                "priorityClassName": STRING,
+                "restartPolicy": STRING,
+                "schedulerName": STRING,
+            }
+        ),
+    }
+)
+REPLICA_SPEC = record({"replicas": integer(0, MAX_REPLICAS), "restartPolicy": STRING, "template": POD_TEMPLATE})
+SCHEDULING_POLICY = record(
+    {
+        "minAvailable": integer(),
+        "queue": STRING,
+        "minResources": mapping(INT_OR_STRING),
+        "priorityClass": STRING,
+        "scheduleTimeoutSeconds": integer(),
+    }
+)
+RUN_POLICY_FIELDS: Json = {
+    "cleanPodPolicy": STRING,
+    "ttlSecondsAfterFinished": integer(),
+    "activeDeadlineSeconds": integer(maximum=2**53, bits=64),
+    "backoffLimit": integer(),
+    "suspend": BOOLEAN,
+    "managedBy": STRING,
+    "schedulingPolicy": SCHEDULING_POLICY,
+}
+TIME: Json = {"type": "string", "format": "date-time"}
+COUNTER: Json = {"type": "integer", "format": "int32"}
+STATUS = record(
+    {
+        "conditions": array(
+            {
+                "type": "object",
+                "required": ["type", "status"],
+                "properties": {
+                    "type": STRING,
+                    "status": STRING,
+                    "reason": STRING,
+                    "message": STRING,
+                    "lastUpdateTime": TIME,
+                    "lastTransitionTime": TIME,
+                },
+            }
+        ),
+        "replicaStatuses": mapping(
+            record({"active": COUNTER, "succeeded": COUNTER, "failed": COUNTER, "selector": STRING})
+        ),
+        "attempts": mapping(COUNTER),
+        "completed": mapping(array(COUNTER)),
+        "startTime": TIME,
+        "completionTime": TIME,
+        "lastReconcileTime": TIME,
+    }
+)
+QUEUE_RULE: Json = {
+    "rule": "self == oldSelf",
+    "message": "spec.runPolicy.schedulingPolicy.queue is immutable",
+}
+
+
+def spec_schema(framework: Framework) -> Json:
+    policy = {**RUN_POLICY_FIELDS, "managedBy": {**STRING, "enum": [*framework.managers, MULTIKUEUE]}}
+    nested = {**policy, "suspend": {**BOOLEAN, "default": False}}
+    return record(
+        {
+            framework.replicas_field: mapping(REPLICA_SPEC),
+            "runPolicy": record(nested),
+            **policy,  # flat, as the operators before 2020 had them and their manifests still do
+            **framework.fields,
+        },
+        required=[framework.replicas_field, *framework.required_fields],
+    )
+
+
+MULTIKUEUE = "kueue.x-k8s.io/multikueue"
+
+
+def object_schema(framework: Framework) -> Json:
+    return {
+        "type": "object",
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": STRING,
+            "kind": STRING,
+            "metadata": {"type": "object"},
+            "spec": spec_schema(framework),
+            "status": STATUS,
+        },
+    }
+
+
+def crd(framework: Framework, resource: Resource, *, cel: bool = False) -> Json:
+    """The CustomResourceDefinition of one served name of a framework."""
+    versions = [resource.version]
+    if resource == framework.resource:
+        versions += framework.older_versions
+    schema = mutable(object_schema(framework))
+    if cel:
+        _policy_of(schema)["schedulingPolicy"]["properties"]["queue"]["x-kubernetes-validations"] = [QUEUE_RULE]
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{resource.plural}.{resource.group}"},
+        "spec": {
+            "group": resource.group,
+            "scope": "Namespaced",
+            "names": {
+                "kind": resource.kind,
+                "listKind": f"{resource.kind}List",
+                "plural": resource.plural,
+                "singular": resource.kind.lower(),
+            },
+            "versions": [_version(framework, name, name == resource.version, schema) for name in versions],
+        },
+    }
+
+
+def _policy_of(schema: dict[str, Any]) -> dict[str, Any]:
+    properties: dict[str, Any] = schema["properties"]["spec"]["properties"]["runPolicy"]["properties"]
+    return properties
+
+
+def _version(framework: Framework, name: str, is_storage: bool, schema: Json) -> Json:
+    return {
+        "name": name,
+        "served": True,
+        "storage": is_storage,
+        "additionalPrinterColumns": [
+            {"name": "State", "type": "string", "jsonPath": ".status.conditions[-1:].type"},
+            {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+        ],
+        "schema": {"openAPIV3Schema": schema},
+        "subresources": {"status": {}, **_scale(framework)},
+    }
+
+
+def _scale(framework: Framework) -> Json:
+    if not framework.scalable_role:
+        return {}
+    role = framework.scalable_role
+    return {
+        "scale": {
+            "specReplicasPath": f".spec.{framework.replicas_field}.{role}.replicas",
+            "statusReplicasPath": f".status.replicaStatuses.{role}.active",
+            "labelSelectorPath": f".status.replicaStatuses.{role}.selector",
+        }
+    }

@@ -1,0 +1,98 @@
+"""A job's status as users see it, and the rules by which its conditions change.
+
+The order of `conditions` is part of the interface: `kubectl get` prints the last one, the SDK reads them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from trainmaster.objects import timestamp
+
+ConditionType = Literal["Created", "Running", "Restarting", "Succeeded", "Suspended", "Failed"]
+
+
+class Condition(Struct, frozen=True, rename="camel"):
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_update_time: str | None = None
+    last_transition_time: str | None = None
+
+
+class ReplicaStatus(Struct, frozen=True, omit_defaults=True):
+    active: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    selector: str = ""
+
+
+class JobStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
+    conditions: tuple[Condition, ...] = ()
+    replica_statuses: dict[str, ReplicaStatus] = {}
+    start_time: str | None = None
+    completion_time: str | None = None
+    last_reconcile_time: str | None = None
+    attempts: dict[str, int] = {}
+    """How often the operator has replaced the pod of a slot (`worker-3`): survives the pod and the operator."""
+
+    completed: dict[str, tuple[int, ...]] = {}
+    """Replicas that succeeded, by role: they stay done when somebody removes their pods."""
+
+    def is_true(self, condition: ConditionType) -> bool:
+        return any(c.type == condition and c.status == "True" for c in self.conditions)
+
+    def condition(self, condition: ConditionType) -> Condition | None:
+        return next((c for c in self.conditions if c.type == condition), None)
+
+    @property
+    def is_finished(self) -> bool:
+        return self.is_true("Succeeded") or self.is_true("Failed")
+
+
+def status_of(raw: object) -> JobStatus:
+    """A stored status; one that cannot be read counts as none, and is written anew."""
+    if not isinstance(raw, Mapping):
+        return JobStatus()
+    try:
+        return msgspec.convert({key: value for key, value in raw.items() if value is not None}, JobStatus)
+    except msgspec.ValidationError:
+        return JobStatus()
+
+
+def render(status: JobStatus) -> dict[str, Any]:
+    """As written to the API server. Old CRDs require the first two fields, so they are never left out."""
+    wire: dict[str, Any] = msgspec.to_builtins(status)
+    return {"conditions": [], "replicaStatuses": {}, **wire}
+
+
+def with_condition(
+    status: JobStatus, condition: ConditionType, value: bool, reason: str, message: str, now: float
+) -> JobStatus:
+    """The status after this condition came to hold (or ceased to)."""
+    text = "True" if value else "False"
+    held = status.condition(condition)
+    if status.is_true("Failed") or (held is not None and (held.status, held.reason) == (text, reason)):
+        return status
+    stamp = timestamp.render(now)
+    transition = held.last_transition_time if held is not None and held.status == text else stamp
+    added = Condition(condition, text, reason, message, stamp, transition)
+    kept = tuple(_beside(other, condition) for other in status.conditions if _stays(other.type, condition))
+    return msgspec.structs.replace(status, conditions=(*kept, added))
+
+
+def _stays(other: str, added: ConditionType) -> bool:
+    """Running and Restarting exclude each other; a condition of the same type is replaced."""
+    return other != added and {other, added} != {"Running", "Restarting"}
+
+
+def _beside(other: Condition, added: ConditionType) -> Condition:
+    """A job that ended no longer runs, but that it ran stays on record."""
+    if other.type == "Running" and added in ("Succeeded", "Failed"):
+        return msgspec.structs.replace(other, status="False")
+    return other

@@ -1,0 +1,169 @@
+"""The rules every job must keep, with or without an admission webhook.
+
+`type_problems` checks a spec against the kind's own schema; `rule_problems` checks what a schema cannot say. Both
+take any JSON whatever and report everything they find, each with its field path as the user wrote it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import jsonschema_rs
+
+from trainmaster.api import schema
+from trainmaster.api.framework import Framework, Role
+from trainmaster.api.problem import Problem, forbidden, invalid, required, unsupported
+from trainmaster.objects import names, quantity, template
+from trainmaster.objects.meta import Json
+
+RESTART_POLICIES = ("Always", "OnFailure", "Never", "ExitCode")
+CLEAN_POD_POLICIES = ("None", "Running", "All")
+
+
+def type_problems(framework: Framework, spec: object) -> Iterator[Problem]:
+    """Wrong types, numbers out of range, missing required fields."""
+    for error in _validator(framework).iter_errors(spec):
+        path = path_of(framework, error.instance_path)
+        facts = error.kind.as_dict()
+        match error.kind.name:
+            case "required":
+                yield required(f"{path}.{facts['property']}", "must be required")
+            case "enum":
+                yield unsupported(path, error.instance, facts["options"])
+            case "type":
+                yield invalid(path, error.instance, "must be of type " + " or ".join(facts["types"]))
+            case "minimum":
+                yield invalid(path, error.instance, f"must be at least {facts['limit']}")
+            case "maximum":
+                yield invalid(path, error.instance, f"must be at most {facts['limit']}")
+            case _:
+                yield invalid(path, error.instance, error.message)
+
+
+@cache
+def _validator(framework: Framework) -> jsonschema_rs.Validator:
+    return jsonschema_rs.validator_for(_json_schema(schema.spec_schema(framework)))
+
+
+def _json_schema(node: Any) -> Any:
+    """The OpenAPI subset of CRDs as JSON Schema: only int-or-string needs translating."""
+    if isinstance(node, Mapping):
+        if node.get("x-kubernetes-int-or-string"):
+            return {"type": ["integer", "number", "string"]}
+        return {key: _json_schema(value) for key, value in node.items() if key not in ("format", "default")}
+    return [_json_schema(item) for item in node] if isinstance(node, list) else node
+
+
+def path_of(framework: Framework, steps: Sequence[str | int]) -> str:
+    """`spec.tfReplicaSpecs[Worker].template.spec.containers[0].image`"""
+    path = "spec"
+    for position, step in enumerate(steps):
+        is_key = isinstance(step, int) or (position == 1 and steps[0] == framework.replicas_field)
+        path += f"[{step}]" if is_key else f".{step}"
+    return path
+
+
+def rule_problems(framework: Framework, name: str, spec: Json, roles: Mapping[str, str]) -> Iterator[Problem]:
+    """Everything else. `roles` maps the keys the user wrote to canonical role names."""
+    replicas = spec.get(framework.replicas_field)
+    field = f"spec.{framework.replicas_field}"
+    yield from _name_problems(name)
+    yield from _policy_problems(framework, spec)
+    if not isinstance(replicas, Mapping):
+        if replicas is None:
+            yield required(field, "must be required")
+        return
+    if not replicas:
+        yield required(field, "must have at least one of " + ", ".join(role.name for role in framework.roles))
+    for role in framework.roles:
+        written = [key for key, canonical in roles.items() if canonical == role.name]
+        if role.required and not written:
+            yield required(f"{field}[{role.name}]", "must be present")
+        if len(written) > 1:
+            yield invalid(field, written, f"these keys all mean the role {role.name}; keep one")
+    for key, value in replicas.items():
+        yield from _replica_problems(framework, name, f"{field}[{key}]", key, roles.get(key), value)
+
+
+def _name_problems(name: str) -> Iterator[Problem]:
+    if not names.is_dns_1035(name):
+        yield invalid("metadata.name", name, f"should match: {names.DNS_1035}, at most {names.MAX_LABEL} characters")
+
+
+def _policy_problems(framework: Framework, spec: Json) -> Iterator[Problem]:
+    for path, policy in (("spec.runPolicy", spec.get("runPolicy")), ("spec", spec)):
+        if not isinstance(policy, Mapping):
+            continue
+        clean = policy.get("cleanPodPolicy")
+        if isinstance(clean, str) and clean and clean.capitalize() not in CLEAN_POD_POLICIES:
+            yield unsupported(f"{path}.cleanPodPolicy", clean, CLEAN_POD_POLICIES)
+        scheduling = policy.get("schedulingPolicy")
+        resources = scheduling.get("minResources") if isinstance(scheduling, Mapping) else None
+        yield from _quantity_problems(f"{path}.schedulingPolicy.minResources", resources)
+
+
+def _replica_problems(
+    framework: Framework, job: str, path: str, key: str, canonical: str | None, value: object
+) -> Iterator[Problem]:
+    if canonical is None:
+        yield unsupported(path, key, (role.name for role in framework.roles))
+    if not isinstance(value, Mapping):
+        if value is None:
+            yield required(path, "must not be empty")
+        return
+    if canonical is not None:
+        yield from _size_problems(framework.role(canonical), job, path, value.get("replicas", 1))
+    policy = value.get("restartPolicy", framework.restart_policy)
+    if isinstance(policy, str) and policy not in RESTART_POLICIES:
+        yield unsupported(f"{path}.restartPolicy", policy, RESTART_POLICIES)
+    pod = value.get("template")
+    yield from _template_problems(framework, f"{path}.template.spec", pod if isinstance(pod, Mapping) else {})
+
+
+def _size_problems(role: Role, job: str, path: str, replicas: object) -> Iterator[Problem]:
+    if not isinstance(replicas, int) or isinstance(replicas, bool):
+        return
+    if role.max is not None and replicas > role.max or (role.min == role.max and replicas != role.max):
+        yield forbidden(f"{path}.replicas", f"must be {role.max}")
+    elif replicas < role.min:
+        yield forbidden(f"{path}.replicas", f"must be at least {role.min}")
+    longest = f"{job}-{role.name.lower()}-{max(replicas - 1, 0)}"
+    if len(job) <= names.MAX_LABEL < len(longest):
+        limit = names.MAX_LABEL - (len(longest) - len(job))
+        yield invalid(
+            "metadata.name",
+            job,
+            f"its replica {longest} has more than {names.MAX_LABEL} characters; use a name of at most {limit}",
+        )
+
+
+def _template_problems(framework: Framework, path: str, pod: Json) -> Iterator[Problem]:
+    spec = pod.get("spec")
+    declared = spec.get("containers") if isinstance(spec, Mapping) else None
+    if declared is not None and not isinstance(declared, list):
+        return
+    if not declared:
+        yield required(f"{path}.containers", "must be specified")
+        return
+    if template.container_named(pod, framework.container_names) is None:
+        yield required(f"{path}.containers", f"must have at least one container with name {framework.container}")
+    for index, container in enumerate(declared):
+        if isinstance(container, Mapping):
+            yield from _container_problems(f"{path}.containers[{index}]", container)
+
+
+def _container_problems(path: str, container: Json) -> Iterator[Problem]:
+    if container.get("image") in (None, ""):
+        yield required(f"{path}.image", "must be required")
+    resources = container.get("resources")
+    for part in ("limits", "requests"):
+        amounts = resources.get(part) if isinstance(resources, Mapping) else None
+        yield from _quantity_problems(f"{path}.resources.{part}", amounts)
+
+
+def _quantity_problems(path: str, amounts: object) -> Iterator[Problem]:
+    for name, amount in amounts.items() if isinstance(amounts, Mapping) else ():
+        if isinstance(amount, str | int | float) and not quantity.is_quantity(amount):
+            yield invalid(f"{path}.{name}", amount, "must be a quantity such as 500m, 2 or 4Gi")

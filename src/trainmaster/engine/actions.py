@@ -1,0 +1,71 @@
+"""What a plan asks for: values that say which write to make, never how it went."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Literal
+
+from trainmaster.objects.meta import Json, Meta
+from trainmaster.objects.resource import Resource
+
+
+class Stage(IntEnum):
+    """Creates happen stage by stage; within one they are concurrent."""
+
+    COMPANIONS = 0
+    SERVICES = 1
+    PODS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    resource: Resource
+    body: Json
+    stage: Stage
+
+    @property
+    def name(self) -> str:
+        return str(self.body["metadata"]["name"])
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A merge patch, refused by the server if the object has changed since it was observed."""
+
+    resource: Resource
+    target: Meta
+    body: Json
+
+    @property
+    def name(self) -> str:
+        return self.target.name
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Carries the UID: a namesake that took the object's place is left alone."""
+
+    resource: Resource
+    target: Meta
+
+    @property
+    def name(self) -> str:
+        return self.target.name
+
+
+Action = Create | Patch | Delete
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something the user should read. With `repeat=False` it is an observation made on every pass, told once."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+    repeat: bool = True
+
+
+Mark = Literal["created", "deleted", "successful", "failed", "restarted"]
+"""Job-level happenings that are counted in metrics once the status that records them is written."""

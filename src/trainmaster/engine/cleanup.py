@@ -1,0 +1,40 @@
+"""cleanPodPolicy: which pods, and which Services with them, go when a job has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from trainmaster.engine import companions, gang
+from trainmaster.engine.actions import Delete
+from trainmaster.engine.observed import Observed
+from trainmaster.objects.pod import Pod
+from trainmaster.objects.resource import PODS, SERVICES
+
+
+def plan_cleanup(observed: Observed, policy: str) -> Iterator[Delete]:
+    """The end of a job: pods by policy; PodGroup and passing companions in any case."""
+    yield from plan_deletion(observed, _doomed(policy))
+    yield from gang.plan_removal(observed)
+    yield from companions.plan_removals(observed, is_active=False)
+
+
+def _doomed(policy: str) -> Callable[[Pod], bool]:
+    match policy:
+        case "None":
+            return lambda pod: False
+        case "Running":
+            return lambda pod: pod.status.phase in ("Running", "Pending")
+        case _:
+            return lambda pod: True
+
+
+def plan_deletion(observed: Observed, is_doomed: Callable[[Pod], bool]) -> Iterator[Delete]:
+    """Pods, and the Services of the same names."""
+    doomed = [pod for pod in observed.owned_pods if is_doomed(pod)]
+    names = {pod.name for pod in doomed}
+    for pod in doomed:
+        if not pod.metadata.is_terminating:
+            yield Delete(PODS, pod.metadata)
+    for service in observed.owned_services:
+        if service.metadata.name in names and not service.metadata.is_terminating:
+            yield Delete(SERVICES, service.metadata)

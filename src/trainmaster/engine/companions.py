@@ -1,0 +1,85 @@
+"""Objects beside pods and Services: made when missing, mended when what we want has changed, removed when not wanted.
+
+Drift is found by a hash of what we last wrote, kept on the object, not by comparing it with what the server made of
+it: defaults filled in by the server are no drift. What another owner holds is never touched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from trainmaster.api.job import Job
+from trainmaster.engine import labels
+from trainmaster.engine.actions import Create, Delete, Patch, Stage
+from trainmaster.engine.observed import Observed
+from trainmaster.engine.owner import owner_reference
+from trainmaster.objects.meta import Json, Object
+from trainmaster.objects.resource import Resource
+
+CONTENT = ("spec", "data", "rules", "subjects", "roleRef", "type")
+"""The parts of an object that we write and watch for drift."""
+
+
+def plan_companions(observed: Observed) -> Iterator[Create | Patch]:
+    for companion in observed.framework.companions(observed.job):
+        held = observed.companions.get((companion.resource.kind, companion.body["metadata"]["name"]))
+        resource = observed.job.settings.adapted(companion.resource)
+        yield from plan_object(observed.job, resource, companion.body, held)
+
+
+def plan_removals(observed: Observed, *, is_active: bool) -> Iterator[Delete]:
+    """Companions that the job no longer asks for, and those that do not outlive its activity."""
+    kept = {
+        (companion.resource.kind, companion.body["metadata"]["name"])
+        for companion in observed.framework.companions(observed.job)
+        if companion.keep or is_active
+    }
+    resources = {resource.kind: resource for resource in observed.framework.companion_resources}
+    for (kind, name), held in observed.companions.items():
+        if (kind, name) not in kept and kind in resources:
+            yield from plan_removal(observed.job, observed.job.settings.adapted(resources[kind]), held)
+
+
+def plan_object(job: Job, resource: Resource, body: Json, held: Object | None) -> Iterator[Create | Patch]:
+    digest = _digest(body)
+    if held is None:
+        yield Create(resource, _owned(job, body, digest), Stage.COMPANIONS)
+    elif _is_ours(job, held) and held.metadata.annotations.get(labels.APPLIED) != digest:
+        yield Patch(resource, held.metadata, _mended(body, held, digest))
+
+
+def plan_removal(job: Job, resource: Resource, held: Object | None) -> Iterator[Delete]:
+    if held is not None and _is_ours(job, held):
+        yield Delete(resource, held.metadata)
+
+
+def _is_ours(job: Job, held: Object) -> bool:
+    return held.metadata.is_controlled_by(job.meta.uid) and not held.metadata.is_terminating
+
+
+def _digest(body: Json) -> str:
+    content = {part: body[part] for part in CONTENT if part in body}
+    return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()[:16]
+
+
+def _owned(job: Job, body: Json, digest: str) -> Json:
+    metadata = body["metadata"]
+    annotations = {**metadata.get("annotations", {}), labels.APPLIED: digest}
+    return {**body, "metadata": {**metadata, "annotations": annotations, "ownerReferences": [owner_reference(job)]}}
+
+
+def _mended(body: Json, held: Object, digest: str) -> Json:
+    """A merge patch: it must say null for every field that we no longer want."""
+    current = held.at("spec")
+    gone = dict.fromkeys(set(current if isinstance(current, dict) else {}) - set(body.get("spec", {})))
+    content: dict[str, Any] = {part: body[part] for part in CONTENT if part in body}
+    if "spec" in content:
+        content["spec"] = {**content["spec"], **gone}
+    return {
+        "metadata": {"resourceVersion": held.metadata.resource_version, "annotations": {labels.APPLIED: digest}},
+        **content,
+    }

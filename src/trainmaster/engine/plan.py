@@ -1,0 +1,193 @@
+"""From what was observed to a plan. Pure: the same observation at the same time gives the same plan.
+
+A job is rejected, managed elsewhere, going away, finished, suspended, or active; each has its own function here, and
+each policy its own file beside this one. The order of decisions for an active job: success, limits (deadline,
+backoff), failure, work. Success goes first: a replica that dies after the job is done changes nothing any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from trainmaster.api.job import Job
+from trainmaster.api.problem import Problem
+from trainmaster.api.status import Condition, JobStatus, with_condition
+from trainmaster.engine import (
+    backoff,
+    companions,
+    deadline,
+    diagnosis,
+    gang,
+    replicas,
+    restarts,
+    services,
+    suspend,
+    ttl,
+)
+from trainmaster.engine import status as statuses
+from trainmaster.engine.actions import Action, Delete, Event, Mark
+from trainmaster.engine.cleanup import plan_cleanup
+from trainmaster.engine.observed import Observed
+from trainmaster.engine.restarts import Failure
+from trainmaster.objects import timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    status: JobStatus
+    actions: tuple[Action, ...] = ()
+    events: tuple[Event, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    wake_after: float | None = None
+    """Seconds until the job must be looked at again even if nothing happens to it."""
+
+
+def plan(observed: Observed, now: float) -> Plan:
+    job = observed.job
+    if job.meta.is_terminating:
+        return Plan(job.status)
+    if job.status.is_finished:
+        return _told(observed, _finished(observed, now))
+    if job.policy.suspend:
+        return _told(observed, _suspended(observed, now))
+    return _told(observed, _active(observed, now))
+
+
+def plan_rejected(job: Job, problems: Sequence[Problem], now: float, *, has_pods: bool) -> Plan:
+    """A job that cannot be read. If it already runs, an edit broke it: its pods are worth more than the edit, so
+    they are left alone and the user is told. Otherwise it has failed before it began."""
+    if job.status.is_finished or job.meta.is_terminating:
+        return Plan(job.status)
+    reason = f"{job.kind}FailedValidation"
+    message = f"{job.kind} failed validation because " + "; ".join(map(str, problems))
+    event = Event("Warning", reason, message, repeat=False)
+    if has_pods:
+        return Plan(job.status, events=(event,))
+    status = with_condition(statuses.created(job, now), "Failed", True, reason, message, now)
+    return Plan(statuses.ended(status, now), events=(event,), marks=("created", "failed"))
+
+
+def _finished(observed: Observed, now: float) -> Plan:
+    job = observed.job
+    status = job.status
+    if status.completion_time is None:  # written by an operator that forgot it; without it a TTL never ends
+        last = max((c.last_transition_time or "" for c in status.conditions), default="")
+        status = msgspec.structs.replace(status, completion_time=last or timestamp.render(now))
+    left = ttl.remaining(job, status, now)
+    if left == 0:
+        return Plan(status, (Delete(job.resource, job.meta),), marks=("deleted",))
+    return Plan(status, tuple(plan_cleanup(observed, job.policy.clean_pod_policy)), wake_after=left)
+
+
+def _suspended(observed: Observed, now: float) -> Plan:
+    status = suspend.suspended(observed.job, statuses.created(observed.job, now), now)
+    return Plan(status, tuple(suspend.plan_suspension(observed)))
+
+
+def _active(observed: Observed, now: float) -> Plan:
+    job = observed.job
+    status = statuses.created(job, now)
+    if status.is_true("Suspended"):
+        if observed.owned_pods:  # the old ones must be gone, or they would count as failures of the new run
+            return Plan(status)
+        status = suspend.resumed(job, status, now)
+    if gang.is_holding(observed) and not observed.owned_pods:
+        return _held(observed, status, now)
+    status = statuses.tallied(observed, statuses.started(status, now))
+    failures = restarts.failures_of(observed)
+    outcome = _outcome(observed, status, failures, now)
+    return outcome or _working(observed, status, failures, now)
+
+
+def _held(observed: Observed, status: JobStatus, now: float) -> Plan:
+    """Waiting for the scheduler to admit the group. The clock of the deadline does not run yet."""
+    if status.last_reconcile_time is None:
+        status = msgspec.structs.replace(status, last_reconcile_time=timestamp.render(now))
+    return Plan(status, tuple(gang.plan_group(observed)))
+
+
+def _outcome(observed: Observed, status: JobStatus, failures: Sequence[Failure], now: float) -> Plan | None:
+    """The job's end, if this pass brings it."""
+    job = observed.job
+    if observed.framework.succeeded(job, observed.counts):
+        return _ended(observed, statuses.succeeded(observed, statuses.running(observed, status, now), now), now)
+    for is_past, message in (
+        (deadline.remaining(job, status, now) == 0, deadline.MESSAGE),
+        (backoff.is_past(observed, failures), backoff.MESSAGE),
+    ):
+        if is_past:
+            ended = statuses.failed_because(job, status, message.format(name=job.name), now)
+            policy = job.policy.clean_pod_policy if job.settings.compat_2021 else "All"
+            return _ended(observed, ended, now, policy)
+    fatal = next((failure for failure in failures if failure.is_fatal), None)
+    if fatal is not None:
+        return _ended(observed, statuses.failed(observed, statuses.running(observed, status, now), fatal, now), now)
+    return None
+
+
+def _ended(observed: Observed, status: JobStatus, now: float, policy: str = "") -> Plan:
+    actions = plan_cleanup(observed, policy or observed.job.policy.clean_pod_policy)
+    return Plan(status, tuple(actions), wake_after=ttl.remaining(observed.job, status, now))
+
+
+def _working(observed: Observed, status: JobStatus, failures: Sequence[Failure], now: float) -> Plan:
+    due = replicas.due(failures, now)
+    if failures:
+        status = statuses.restarting(observed, status, failures, now)
+        attempts = replicas.with_attempts(status.attempts, due)
+        status = msgspec.structs.replace(status, attempts=attempts)
+    else:
+        status = statuses.running(observed, status, now)
+    marks: list[Mark] = ["restarted" for failure in due if not failure.is_counted]
+    waits = [deadline.remaining(observed.job, status, now), *(f.delay(now) for f in failures if f not in due)]
+    return Plan(
+        status,
+        tuple(_work(observed, status, due)),
+        events=tuple(diagnosis.troubles(observed.owned_pods)),
+        marks=tuple(marks),
+        wake_after=min((wait for wait in waits if wait), default=None),
+    )
+
+
+def _work(observed: Observed, status: JobStatus, due: Sequence[Failure]) -> Iterator[Action]:
+    yield from replicas.plan_scale_down(observed)
+    yield from replicas.plan_replacement(due)
+    yield from gang.plan_group(observed)
+    yield from companions.plan_removals(observed, is_active=True)
+    yield from companions.plan_companions(observed)
+    if not gang.is_holding(observed):
+        yield from services.plan_services(observed)
+        yield from replicas.plan_creation(observed, status.attempts)
+
+
+def _told(observed: Observed, made: Plan) -> Plan:
+    """The plan with the events and marks that follow from how the status changed."""
+    old, new = observed.job.status, made.status
+    changed = [condition for condition in new.conditions if condition not in old.conditions]
+    events = [*_first_words(observed, changed), *diagnosis.exits(observed, new), *made.events]
+    events += [event for condition in changed if (event := _event(condition)) is not None]
+    return replace(made, events=tuple(events), marks=(*made.marks, *_marks(changed)))
+
+
+def _first_words(observed: Observed, changed: Iterable[Condition]) -> Iterator[Event]:
+    """Said once, when the job is first seen."""
+    if any(condition.type == "Created" for condition in changed):
+        for advice in (*observed.advice, *gang.advice_of(observed.job)):
+            yield Event("Warning", advice.reason, advice.message)
+
+
+def _event(condition: Condition) -> Event | None:
+    match condition.type, condition.status:
+        case ("Succeeded", "True") | ("Suspended", _):
+            return Event("Normal", condition.reason, condition.message)
+        case ("Failed" | "Restarting", "True"):
+            return Event("Warning", condition.reason, condition.message)
+    return None
+
+
+def _marks(changed: Iterable[Condition]) -> Iterator[Mark]:
+    marks: dict[str, Mark] = {"Created": "created", "Succeeded": "successful", "Failed": "failed"}
+    return (marks[condition.type] for condition in changed if condition.type in marks and condition.status == "True")

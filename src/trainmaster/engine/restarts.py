@@ -1,0 +1,89 @@
+"""What becomes of a failed replica: replaced, waited for, or the end of the job.
+
+The kubelet restarts containers in place; this is about pods that failed as a whole. How often a slot's pod was
+replaced is counted in the job's status before the pod goes, so a restarted operator counts on, and counts no
+failure twice: a pod carries the number of its own attempt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from trainmaster.engine.observed import Observed, Slot
+from trainmaster.engine.pods import attempt_of
+from trainmaster.objects import timestamp
+from trainmaster.objects.pod import Pod
+
+RETRYABLE_2021 = (130, 137, 138, 143)
+LONGEST_DELAY = 300.0
+
+
+class Verdict(Enum):
+    REPLACE = "replace"
+    LEAVING = "leaving"  # somebody is already deleting it; its slot is filled again once it is gone
+    FATAL = "fatal"
+    FATAL_EXIT_CODE = "fatal exit code"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    slot: Slot
+    pod: Pod
+    verdict: Verdict
+    attempt: int
+    is_counted: bool
+    """Whether the status already counts the replacement of this very pod."""
+
+    @property
+    def is_fatal(self) -> bool:
+        return self.verdict in (Verdict.FATAL, Verdict.FATAL_EXIT_CODE)
+
+    def delay(self, now: float) -> float:
+        """Seconds until the pod may be replaced: the first time at once, then ever slower, so that a job which
+        cannot start does not storm the cluster."""
+        ended = max(
+            (_ended(status.state.terminated.finished_at) for status in self.pod.status.container_statuses
+             if status.state.terminated is not None),
+            default=0.0,
+        )  # fmt: skip
+        pause = 0.0 if self.attempt == 0 else min(2.0**self.attempt, LONGEST_DELAY)
+        return max(0.0, min(ended + pause - now, pause)) if ended else 0.0
+
+
+def _ended(text: str | None) -> float:
+    return timestamp.parse(text) or 0.0
+
+
+def is_retryable(exit_code: int, *, compat_2021: bool) -> bool:
+    return exit_code in RETRYABLE_2021 if compat_2021 else exit_code >= 128
+
+
+def failures_of(observed: Observed) -> tuple[Failure, ...]:
+    """Failed replicas that the job cannot do without, in role and index order."""
+    roles = observed.job.replicas
+    found = [_failure(observed, (role, index)) for role in roles for index in sorted(observed.counts[role].failed)]
+    tolerated = observed.framework.tolerates_failure
+    return tuple(f for f in found if not (f.is_fatal and tolerated(observed.job, f.slot[0])))
+
+
+def _failure(observed: Observed, slot: Slot) -> Failure:
+    pod = observed.pod_at[slot]
+    attempt = attempt_of(pod.metadata.annotations)
+    counted = observed.job.status.attempts.get(f"{slot[0].lower()}-{slot[1]}", 0) > attempt
+    return Failure(slot, pod, _verdict(observed, slot[0], pod), attempt, counted)
+
+
+def _verdict(observed: Observed, role: str, pod: Pod) -> Verdict:
+    policy = observed.job.replicas[role].restart_policy
+    compat = observed.job.settings.compat_2021
+    if policy == "Never":
+        return Verdict.FATAL
+    if pod.status.phase != "Failed":
+        return Verdict.LEAVING
+    if policy == "ExitCode":
+        code = pod.exit_code(observed.framework.container_names)
+        # No code means that the pod was lost with its node or evicted: not the program's fault.
+        retryable = code is None or is_retryable(code, compat_2021=compat)
+        return Verdict.REPLACE if retryable else Verdict.FATAL_EXIT_CODE
+    return Verdict.REPLACE if observed.framework.replaces_evicted and not compat else Verdict.FATAL

@@ -1,0 +1,95 @@
+"""How a PyTorch worker waits for its master before its own containers start.
+
+training-operator 1.9 runs `nslookup` in alpine, which every worker must pull, gives up after 200 s, and proves only
+that a name exists. By default we wait in the worker's own image: until the master's name resolves, and then up to
+half a minute for its port, because old versions of torch give up on the first refused connection. Should the image
+have no Python, the wait is skipped; torch retries by itself.
+"""
+
+from __future__ import annotations
+
+import yaml
+
+from trainmaster.api.job import Member
+from trainmaster.objects import template
+from trainmaster.objects.meta import Json
+
+NAME = "init-pytorch"
+
+_WAIT = """\
+import socket, sys, time
+host, port, patience = sys.argv[1], int(sys.argv[2]), 30
+while True:
+    try:
+        socket.getaddrinfo(host, port)
+        break
+    except OSError:
+        print("waiting for the name", host, flush=True)
+        time.sleep(1)
+deadline = time.monotonic() + patience
+while time.monotonic() < deadline:
+    try:
+        socket.create_connection((host, port), 1).close()
+        break
+    except OSError:
+        time.sleep(0.2)
+"""
+
+_IN_OWN_IMAGE = 'python=$(command -v python3 || command -v python) || exit 0; exec "$python" -c "$0" "$@"'
+
+_IN_FOREIGN_IMAGE = """\
+- name: init-pytorch
+  image: {{.InitContainerImage}}
+  imagePullPolicy: IfNotPresent
+  resources:
+    limits: {cpu: 100m, memory: 20Mi}
+    requests: {cpu: 50m, memory: 10Mi}
+  command:
+  - sh
+  - -c
+  - tries=0;
+    while [ $tries -lt {{.MaxTries}} ]; do
+      if nslookup {{.MasterAddr}}; then exit 0; fi;
+      tries=$((tries + 1)); echo waiting for master; sleep 2;
+    done; exit 1
+"""
+
+
+def init_containers(pod: Json, member: Member) -> list[Json]:
+    chosen = member.job.settings.init_container
+    if chosen.template:
+        return _rendered(chosen.template, member)
+    match chosen.mode:
+        case "never":
+            return []
+        case "always":
+            return _rendered(_IN_FOREIGN_IMAGE, member)
+        case _:
+            return [_in_own_image(pod, member)]
+
+
+def _in_own_image(pod: Json, member: Member) -> Json:
+    own = template.container_named(pod, ("pytorch",)) or {}
+    pull = {"imagePullPolicy": own["imagePullPolicy"]} if "imagePullPolicy" in own else {}
+    master = member.job.host("Master")
+    return {
+        "name": NAME,
+        "image": own.get("image", ""),
+        **pull,
+        "command": ["sh", "-c", _IN_OWN_IMAGE, _WAIT, master, str(member.job.ports["Master"])],
+        "resources": {"limits": {"cpu": "100m", "memory": "64Mi"}, "requests": {"cpu": "50m", "memory": "16Mi"}},
+    }
+
+
+def _rendered(text: str, member: Member) -> list[Json]:
+    """The upstream template's three variables, in either spelling of the braces."""
+    chosen = member.job.settings.init_container
+    values = {
+        "MasterAddr": member.job.host("Master"),
+        "InitContainerImage": chosen.image,
+        "MaxTries": str(chosen.max_tries),
+    }
+    for name, value in values.items():
+        text = text.replace("{{." + name + "}}", value).replace("{{ ." + name + " }}", value)
+    containers: list[Json] = yaml.safe_load(text)
+    return containers

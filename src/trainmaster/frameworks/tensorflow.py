@@ -1,0 +1,81 @@
+"""TFJob: every replica learns the whole cluster from one variable, TF_CONFIG."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from trainmaster.api import schema
+from trainmaster.api.framework import Count, Env, Framework, Messages, Role
+from trainmaster.api.job import Job, Member
+from trainmaster.api.problem import Problem, forbidden
+from trainmaster.objects.meta import encode
+
+
+class TensorFlow(Framework):
+    """A chief or master decides; without one, worker 0 does, or all workers under `successPolicy: AllWorkers`."""
+
+    name, kind, plural, replicas_field = "tensorflow", "TFJob", "tfjobs", "tfReplicaSpecs"
+    container, port, port_name = "tensorflow", 2222, "tfjob-port"
+    roles = (Role("Chief", leader=True), Role("Master", leader=True), Role("PS"), Role("Worker"), Role("Evaluator"))
+    decides = ("Chief", "Master", "Worker")
+    clean_pod_policy_2021 = "Running"
+    env_in_every_container = False
+    fields = {"successPolicy": schema.STRING, "enableDynamicWorker": schema.BOOLEAN}
+
+    def env(self, member: Member) -> Env:
+        job = member.job
+        if job.world == 1:  # a lone replica trains locally; TF_CONFIG would make it wait for a cluster
+            return {}
+        cluster = {role.lower(): self._endpoints(job, role) for role in sorted(job.replicas)}
+        task = {"type": member.role.lower(), "index": member.index}
+        if job.spec.get("enableDynamicWorker"):
+            return {"TF_CONFIG": _json({"cluster": _sparse(member, cluster), "task": task})}
+        if job.settings.compat_2021:
+            cluster.pop("evaluator", None)
+        return {"TF_CONFIG": _json({"cluster": cluster, "task": task, "environment": "cloud"})}
+
+    def _endpoints(self, job: Job, role: str) -> list[str]:
+        domain = f".{job.settings.cluster_domain}" if job.settings.cluster_domain else ""
+        return [f"{host}.{job.namespace}.svc{domain}:{job.ports[role]}" for host in job.hosts(role)]
+
+    def validate(self, job: Job) -> Iterator[Problem]:
+        if job.has("Chief") and job.has("Master"):
+            yield forbidden("spec.tfReplicaSpecs", "must not have more than 1 Chief or Master role")
+
+    def succeeded(self, job: Job, counts: Mapping[str, Count]) -> bool:
+        if super().succeeded(job, counts):
+            return True
+        worker_0_decides = self.deciding(job) == "Worker" and job.spec.get("successPolicy") != "AllWorkers"
+        return worker_0_decides and 0 in counts["Worker"].completed
+
+    def tolerates_failure(self, job: Job, role: str) -> bool:
+        return role == "Worker" and bool(job.spec.get("enableDynamicWorker"))
+
+    def is_leader(self, member: Member) -> bool:
+        if member.job.has("Chief") or member.job.has("Master"):
+            return super().is_leader(member)
+        return member.role == "Worker" and member.index == 0
+
+    def messages(self, job: Job) -> Messages:
+        return Messages(
+            running="{kind} {namespace}/{name} is running.",
+            succeeded="{kind} {namespace}/{name} successfully completed.",
+            failed="{kind} {namespace}/{name} has failed because {count} {role} replica(s) failed.",
+        )
+
+
+def _sparse(member: Member, cluster: Mapping[str, list[str]]) -> dict[str, Any]:
+    """With dynamic workers each replica knows only itself and the servers, so others may come and go."""
+    own = cluster[member.role.lower()][member.index]
+    match member.role:
+        case "Worker":
+            return {"worker": {str(member.index): own}, "ps": cluster.get("ps")}
+        case "PS":
+            return {"worker": {}, "ps": [own]}
+        case _:
+            return {"worker": {}, "ps": []}
+
+
+def _json(value: Mapping[str, Any]) -> str:
+    return encode(value).decode()

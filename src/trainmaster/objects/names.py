@@ -1,0 +1,16 @@
+"""Which strings Kubernetes takes as names."""
+
+from __future__ import annotations
+
+import re
+
+DNS_1035 = r"^[a-z]([-a-z0-9]*[a-z0-9])?$"
+"""Services, and therefore our replicas, need this: it starts with a letter."""
+
+MAX_LABEL = 63
+
+_DNS_1035 = re.compile(DNS_1035)
+
+
+def is_dns_1035(name: str) -> bool:
+    return len(name) <= MAX_LABEL and _DNS_1035.fullmatch(name) is not None

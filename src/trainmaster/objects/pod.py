@@ -1,0 +1,80 @@
+"""A pod as observed: who it is, how far it got, how its containers ended. Its spec is not kept."""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from trainmaster.objects.meta import Meta
+
+
+class Waiting(Struct, frozen=True, gc=False):
+    reason: str = ""
+    message: str = ""
+
+
+class Terminated(Struct, frozen=True, gc=False, rename="camel"):
+    exit_code: int = 0
+    reason: str = ""
+    message: str = ""
+    finished_at: str | None = None
+
+
+class ContainerState(Struct, frozen=True, gc=False):
+    waiting: Waiting | None = None
+    running: dict[str, str] | None = None
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(Struct, frozen=True, gc=False, rename="camel"):
+    name: str = ""
+    ready: bool = False
+    restart_count: int = 0
+    state: ContainerState = ContainerState()
+
+
+class PodCondition(Struct, frozen=True, gc=False, rename="camel"):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+
+
+class PodStatus(Struct, frozen=True, gc=False, rename="camel"):
+    phase: str = "Pending"
+    reason: str = ""
+    message: str = ""
+    pod_ip: str = field(default="", name="podIP")
+    conditions: tuple[PodCondition, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+
+
+class Pod(Struct, frozen=True, gc=False):
+    metadata: Meta
+    status: PodStatus = PodStatus()
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def is_finished(self) -> bool:
+        return self.status.phase in ("Succeeded", "Failed")
+
+    @property
+    def is_ready(self) -> bool:
+        return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
+
+    @property
+    def restart_count(self) -> int:
+        """In-place restarts by the kubelet, init containers included."""
+        statuses = self.status.init_container_statuses + self.status.container_statuses
+        return sum(status.restart_count for status in statuses)
+
+    def exit_code(self, containers: tuple[str, ...]) -> int | None:
+        """How the first of these containers ended, or None if none of them is known to have ended."""
+        for status in self.status.container_statuses:
+            if status.name in containers and status.state.terminated is not None:
+                return status.state.terminated.exit_code
+        return None

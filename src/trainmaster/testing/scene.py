@@ -1,0 +1,255 @@
+"""A job and its objects in memory: built in a line, planned, and carried forward without a server.
+
+    scene = a_job("PyTorchJob").role("Master").role("Worker", 2).all("Running")
+    assert scene.plan().status.is_true("Running")
+
+`Scene.after(plan)` is the world once the plan was carried out, so that tests can follow a job's whole life.
+Every method returns a new scene.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+
+from trainmaster import frameworks
+from trainmaster.api import reading, status
+from trainmaster.api.framework import Framework
+from trainmaster.api.job import Job
+from trainmaster.api.settings import DEFAULT, Settings
+from trainmaster.api.status import JobStatus
+from trainmaster.engine import gang, labels
+from trainmaster.engine.actions import Create, Delete, Patch
+from trainmaster.engine.observed import Observed
+from trainmaster.engine.plan import Plan, plan
+from trainmaster.objects import timestamp
+from trainmaster.objects.meta import Json, Meta, Object, OwnerReference, Service, ServiceSpec, mutable
+from trainmaster.objects.pod import ContainerState, ContainerStatus, Pod, PodStatus, Terminated
+from trainmaster.objects.resource import PODS, SERVICES
+
+NOW = 1_700_000_000.0
+UID = "job-uid"
+
+
+@dataclass(frozen=True)
+class Scene:
+    framework: Framework
+    manifest: Json
+    settings: Settings = DEFAULT
+    pods: Mapping[str, Pod] = field(default_factory=dict)
+    services: Mapping[str, Service] = field(default_factory=dict)
+    others: Mapping[tuple[str, str], Object] = field(default_factory=dict)
+    """Companions and PodGroups, by kind and name."""
+
+    now: float = NOW
+    is_deleted: bool = False
+
+    # What the job says.
+
+    def role(self, name: str, replicas: int | None = 1, restart: str | None = None, **template: Any) -> Scene:
+        """A role with one training container; `template` goes into the pod template's spec."""
+        container = {"name": self.framework.container, "image": "example/train:1"}
+        spec: dict[str, Any] = {"template": {"spec": {"containers": [container], **template}}}
+        if replicas is not None:
+            spec["replicas"] = replicas
+        if restart is not None:
+            spec["restartPolicy"] = restart
+        held = self.manifest["spec"].get(self.framework.replicas_field, {})
+        return self.spec(**{self.framework.replicas_field: {**held, name: spec}})
+
+    def spec(self, **fields: Any) -> Scene:
+        return replace(self, manifest={**self.manifest, "spec": {**self.manifest["spec"], **fields}})
+
+    def policy(self, **fields: Any) -> Scene:
+        return self.spec(runPolicy={**self.manifest["spec"].get("runPolicy", {}), **fields})
+
+    def scaled(self, role: str, replicas: int) -> Scene:
+        held = self.manifest["spec"][self.framework.replicas_field]
+        return self.spec(**{self.framework.replicas_field: {**held, role: {**held[role], "replicas": replicas}}})
+
+    def having(self, **settings: Any) -> Scene:
+        return replace(self, settings=replace(self.settings, **settings))
+
+    def meta(self, **fields: Any) -> Scene:
+        return replace(self, manifest={**self.manifest, "metadata": {**self.manifest["metadata"], **fields}})
+
+    def at(self, seconds: float) -> Scene:
+        """The same, so many seconds later."""
+        return replace(self, now=self.now + seconds)
+
+    def standing(self, stands: JobStatus) -> Scene:
+        return replace(self, manifest={**self.manifest, "status": status.render(stands)})
+
+    # What the cluster holds.
+
+    def pod(
+        self,
+        role: str,
+        index: int,
+        phase: str = "Running",
+        *,
+        exit_code: int | None = None,
+        restarts: int = 0,
+        attempt: int = 0,
+        terminating: bool = False,
+        ended: float | None = None,
+        owner: str = UID,
+    ) -> Scene:
+        name = f"{self.name}-{role.lower()}-{index}"
+        ended_at = timestamp.render(self.now if ended is None else ended)
+        terminated = Terminated(exit_code=exit_code, finished_at=ended_at) if exit_code is not None else None
+        state = ContainerState(terminated=terminated)
+        container = ContainerStatus(name=self.framework.container, restart_count=restarts, state=state)
+        meta = Meta(
+            name=name,
+            namespace="default",
+            uid=f"uid-{name}-{attempt}",
+            deletion_timestamp=timestamp.render(self.now) if terminating else None,
+            annotations={labels.ATTEMPT: str(attempt)} if attempt else {},
+            owner_references=(OwnerReference(uid=owner, controller=True),),
+        )
+        statuses = (container,) if exit_code is not None or restarts else ()
+        held = Pod(meta, PodStatus(phase=phase, container_statuses=statuses))
+        return replace(self, pods={**self.pods, name: held})
+
+    def all(self, phase: str, role: str = "", **more: Any) -> Scene:
+        """Every wanted replica (of that role) with its Service, its pod in that phase."""
+        scene = self.served()
+        for member in self.job.members():
+            if role in ("", member.role):
+                scene = scene.pod(member.role, member.index, phase, **more)
+        return scene
+
+    def served(self) -> Scene:
+        owner = (OwnerReference(uid=UID, controller=True),)
+        made = {
+            member.name: Service(
+                Meta(name=member.name, namespace="default", uid=f"svc-{member.name}", owner_references=owner),
+                ServiceSpec(),
+            )
+            for member in self.job.members()
+        }
+        return replace(self, services={**made, **self.services})
+
+    def gone(self, role: str, index: int) -> Scene:
+        name = f"{self.name}-{role.lower()}-{index}"
+        return replace(self, pods={key: pod for key, pod in self.pods.items() if key != name})
+
+    def group(self, phase: str = "", *, owner: str = UID, **spec: Any) -> Scene:
+        meta = Meta(name=self.name, namespace="default", uid="group-uid", owner_references=_owned_by(owner))
+        held = Object(meta, _raw(spec), _raw({"phase": phase} if phase else {}))
+        return replace(self, others={**self.others, ("PodGroup", self.name): held})
+
+    # What follows.
+
+    @property
+    def name(self) -> str:
+        return str(self.manifest["metadata"]["name"])
+
+    @property
+    def reading(self) -> reading.Reading:
+        return reading.read(self.framework, self.manifest, self.settings)
+
+    @property
+    def job(self) -> Job:
+        read = self.reading
+        assert read.job is not None, [str(problem) for problem in read.problems]
+        return read.job
+
+    @property
+    def problems(self) -> list[str]:
+        return [str(problem) for problem in self.reading.problems]
+
+    def observed(self) -> Observed:
+        read = self.reading
+        assert read.job is not None, [str(problem) for problem in read.problems]
+        return Observed(
+            self.framework,
+            read.job,
+            pods=tuple(self.pods.values()),
+            services=tuple(self.services.values()),
+            companions={key: held for key, held in self.others.items() if key[0] != "PodGroup"},
+            pod_group=self.others.get(("PodGroup", self.name)) if gang.resource_of(self.settings) else None,
+            advice=read.advice,
+        )
+
+    def plan(self) -> Plan:
+        return plan(self.observed(), self.now)
+
+    def after(self, made: Plan | None = None) -> Scene:
+        """The world after the plan was carried out. Deleted pods go at once; created ones are Pending."""
+        made = made or self.plan()
+        scene = self.standing(made.status)
+        for action in made.actions:
+            scene = scene._carried_out(action)
+        return scene
+
+    def settled(self, passes: int = 20) -> Scene:
+        """The world when the operator has nothing more to do."""
+        scene = self
+        for _ in range(passes):
+            following = scene.after()
+            if following == scene or following.is_deleted:
+                return following
+            scene = following
+        raise AssertionError(f"still changing after {passes} passes: {scene.plan()}")
+
+    def _carried_out(self, action: Create | Patch | Delete) -> Scene:
+        match action:
+            case Create(resource, body, _):
+                return self._created(resource.kind, action.name, body)
+            case Delete(resource, target) if resource == PODS:
+                return replace(
+                    self, pods={name: pod for name, pod in self.pods.items() if pod.metadata.uid != target.uid}
+                )
+            case Delete(resource, target) if resource == SERVICES:
+                kept = {name: held for name, held in self.services.items() if held.metadata.uid != target.uid}
+                return replace(self, services=kept)
+            case Delete(resource, _) if resource == self.job.resource:
+                return replace(self, is_deleted=True)
+            case Delete(resource, target):
+                return replace(
+                    self, others={k: held for k, held in self.others.items() if held.metadata.uid != target.uid}
+                )
+            case Patch(resource, target, body):
+                return self._created(resource.kind, target.name, {**body, "metadata": _patched(target, body)})
+
+    def _created(self, kind: str, name: str, body: Json) -> Scene:
+        made = mutable(body)
+        made["metadata"].setdefault("uid", f"uid-{name}-{len(self.pods)}-{self.now}")
+        if kind == "Pod":
+            assert name not in self.pods, f"a second pod for {name}"
+            return replace(self, pods={**self.pods, name: msgspec.convert(made | {"status": {}}, Pod)})
+        if kind == "Service":
+            assert name not in self.services, f"a second Service {name}"
+            return replace(self, services={**self.services, name: msgspec.convert(made, Service)})
+        held = msgspec.json.decode(msgspec.json.encode(made), type=Object)
+        return replace(self, others={**self.others, (kind, name): held})
+
+
+def a_job(kind: str, name: str = "job", **spec: Any) -> Scene:
+    """`a_job("TFJob")`; roles and pods are added by the scene's methods."""
+    framework = next(f for f in frameworks.registered() if f.kind == kind and f.group == "kubeflow.org")
+    manifest = {
+        "apiVersion": framework.resource.api_version,
+        "kind": kind,
+        "metadata": {"name": name, "namespace": "default", "uid": UID},
+        "spec": {**({"jobMode": "MXTrain"} if kind == "MXJob" else {}), **spec},
+    }
+    return Scene(framework, manifest)
+
+
+def _owned_by(uid: str) -> tuple[OwnerReference, ...]:
+    return (OwnerReference(uid=uid, controller=True),) if uid else ()
+
+
+def _raw(value: Json) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(value))
+
+
+def _patched(target: Meta, body: Json) -> Json:
+    held: dict[str, Any] = msgspec.to_builtins(target)
+    return {**held, "annotations": {**held.get("annotations", {}), **body["metadata"].get("annotations", {})}}
