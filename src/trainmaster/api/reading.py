@@ -22,8 +22,6 @@ from trainmaster.objects.meta import Json, meta_of
 from trainmaster.objects.resource import Resource
 
 REPLICA_FIELDS = ("replicas", "restartPolicy", "template")
-INLINED_POLICY = "RunPolicy"
-"""mxnet- and xgboost-operator meant to inline the policy and in effect read it from this key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +32,14 @@ class Reading:
 
 
 def read(framework: Framework, raw: Json, settings: Settings = DEFAULT, resource: Resource | None = None) -> Reading:
-    meta = meta_of(raw.get("metadata"))
-    spec = without_nulls(raw.get("spec"))
+    meta = meta_of(normalised(raw.get("metadata")))
+    spec = normalised(raw.get("spec"))
     if not isinstance(spec, Mapping):
         return Reading(None, (invalid("spec", spec, "must be an object"),))
     roles = _canonical_roles(framework, spec.get(framework.replicas_field))
     problems = [*validation.type_problems(framework, spec)]
     typed = not problems
+    problems += validation.empty_replicas(framework, raw["spec"])
     problems += validation.rule_problems(framework, meta.name, spec, roles)
     if not typed:
         return Reading(None, _distinct(problems))
@@ -53,7 +52,7 @@ def read(framework: Framework, raw: Json, settings: Settings = DEFAULT, resource
             replicas=replicas,
             ports={role: _port(framework, replica) for role, replica in replicas.items()},
             policy=_policy(framework, spec, settings),
-            status=status_of(raw.get("status")),
+            status=status_of(normalised(raw.get("status"))),
             settings=settings,
         )
     )
@@ -64,8 +63,8 @@ def read(framework: Framework, raw: Json, settings: Settings = DEFAULT, resource
 
 def bare(resource: Resource, raw: Json, settings: Settings = DEFAULT) -> Job:
     """As much of a job as can be had from an object that did not pass: who it is, and its status."""
-    status = status_of(raw.get("status"))
-    return Job(resource, meta_of(raw.get("metadata")), {}, {}, {}, status=status, settings=settings)
+    status = status_of(normalised(raw.get("status")))
+    return Job(resource, meta_of(normalised(raw.get("metadata"))), {}, {}, {}, status=status, settings=settings)
 
 
 def is_managed_elsewhere(framework: Framework, raw: Json) -> bool:
@@ -75,11 +74,13 @@ def is_managed_elsewhere(framework: Framework, raw: Json) -> bool:
     return isinstance(manager, str) and manager not in framework.managers
 
 
-def without_nulls(value: Any) -> Any:
-    """Null means unset, in every field of every object."""
+def normalised(value: Any) -> Any:
+    """Null means unset, in every field of every object; and 2.0 is the integer 2, as it is to the API server."""
     if isinstance(value, Mapping):
-        return {key: without_nulls(inner) for key, inner in value.items() if inner is not None}
-    return [without_nulls(inner) for inner in value] if isinstance(value, list) else value
+        return {key: normalised(inner) for key, inner in value.items() if inner is not None}
+    if isinstance(value, list):
+        return [normalised(inner) for inner in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _distinct(problems: list[Problem]) -> tuple[Problem, ...]:
@@ -119,7 +120,7 @@ def _port(framework: Framework, replica: Replica) -> int:
 
 
 def _policy(framework: Framework, spec: Json, settings: Settings) -> RunPolicy:
-    nested = {**_mapping(spec.get(INLINED_POLICY)), **_mapping(spec.get("runPolicy"))}
+    nested = {**_mapping(spec.get(schema.INLINED_POLICY)), **_mapping(spec.get("runPolicy"))}
     fields = {name: nested.get(name, spec.get(name)) for name in schema.RUN_POLICY_FIELDS}
     default = framework.clean_pod_policy_2021 if settings.compat_2021 else "None"
     clean = fields["cleanPodPolicy"]
@@ -152,9 +153,10 @@ def _mapping(value: object) -> Json:
 
 def _unknown_fields(framework: Framework, spec: Json) -> Iterator[Advice]:
     policy = set(schema.RUN_POLICY_FIELDS)
-    known = {framework.replicas_field, "runPolicy", INLINED_POLICY, *policy, *framework.fields}
+    known = {framework.replicas_field, "runPolicy", schema.INLINED_POLICY, *policy, *framework.fields}
     yield from _unknown(spec, known, "spec")
-    yield from _unknown(_mapping(spec.get("runPolicy")), policy, "spec.runPolicy")
+    for key in ("runPolicy", schema.INLINED_POLICY):
+        yield from _unknown(_mapping(spec.get(key)), policy, f"spec.{key}")
     for key, replica in spec.get(framework.replicas_field, {}).items():
         path = f"spec.{framework.replicas_field}[{key}]"
         yield from _unknown(replica, {*REPLICA_FIELDS, *framework.replica_fields}, path)

@@ -84,6 +84,9 @@ RUN_POLICY_FIELDS: Json = {
     "managedBy": STRING,
     "schedulingPolicy": SCHEDULING_POLICY,
 }
+INLINED_POLICY = "RunPolicy"
+"""mxnet- and xgboost-operator meant to inline the policy and in effect read it from this key."""
+
 TIME: Json = {"type": "string", "format": "date-time"}
 COUNTER: Json = {"type": "integer", "format": "int32"}
 STATUS = record(
@@ -125,6 +128,7 @@ def spec_schema(framework: Framework) -> Json:
         {
             framework.replicas_field: mapping(REPLICA_SPEC),
             "runPolicy": record(nested),
+            INLINED_POLICY: record(policy),
             **policy,  # flat, as the operators before 2020 had them and their manifests still do
             **framework.fields,
         },

@@ -16,7 +16,7 @@ from trainmaster.objects import timestamp
 ConditionType = Literal["Created", "Running", "Restarting", "Succeeded", "Suspended", "Failed"]
 
 
-class Condition(Struct, frozen=True, rename="camel"):
+class Condition(Struct, frozen=True, rename="camel", omit_defaults=True):
     type: str
     status: str
     reason: str = ""

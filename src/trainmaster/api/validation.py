@@ -65,6 +65,14 @@ def path_of(framework: Framework, steps: Sequence[str | int]) -> str:
     return path
 
 
+def empty_replicas(framework: Framework, spec: Json) -> Iterator[Problem]:
+    """A role without anything below it is a mistake, though null means unset elsewhere. Takes the spec as written."""
+    replicas = spec.get(framework.replicas_field)
+    for key, value in replicas.items() if isinstance(replicas, Mapping) else ():
+        if value is None:
+            yield required(f"spec.{framework.replicas_field}[{key}]", "must not be empty")
+
+
 def rule_problems(framework: Framework, name: str, spec: Json, roles: Mapping[str, str]) -> Iterator[Problem]:
     """Everything else. `roles` maps the keys the user wrote to canonical role names."""
     replicas = spec.get(framework.replicas_field)
@@ -93,7 +101,8 @@ def _name_problems(name: str) -> Iterator[Problem]:
 
 
 def _policy_problems(framework: Framework, spec: Json) -> Iterator[Problem]:
-    for path, policy in (("spec.runPolicy", spec.get("runPolicy")), ("spec", spec)):
+    nested = [(f"spec.{key}", spec.get(key)) for key in ("runPolicy", schema.INLINED_POLICY)]
+    for path, policy in (*nested, ("spec", spec)):
         if not isinstance(policy, Mapping):
             continue
         clean = policy.get("cleanPodPolicy")
@@ -110,8 +119,6 @@ def _replica_problems(
     if canonical is None:
         yield unsupported(path, key, (role.name for role in framework.roles))
     if not isinstance(value, Mapping):
-        if value is None:
-            yield required(path, "must not be empty")
         return
     if canonical is not None:
         yield from _size_problems(framework.role(canonical), job, path, value.get("replicas", 1))

@@ -15,11 +15,12 @@ def is_past(observed: Observed, failures: Sequence[Failure]) -> bool:
     if limit is None:
         return False
     in_place = _restarts_in_place(observed)
-    if in_place and in_place >= limit:
+    restarts = in_place + sum(observed.job.status.attempts.values())
+    if in_place and restarts >= limit:
         return True
     # A pod that somebody else deletes while it runs has not failed by itself, and costs no restart.
     new = sum(failure.verdict is Verdict.REPLACE and not failure.is_counted for failure in failures)
-    return new > 0 and in_place + sum(observed.job.status.attempts.values()) + new > limit
+    return new > 0 and restarts + new > limit
 
 
 def _restarts_in_place(observed: Observed) -> int:

@@ -7,7 +7,7 @@ it: defaults filled in by the server are no drift. What another owner holds is n
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -73,13 +73,18 @@ def _owned(job: Job, body: Json, digest: str) -> Json:
 
 
 def _mended(body: Json, held: Object, digest: str) -> Json:
-    """A merge patch: it must say null for every field that we no longer want."""
-    current = held.at("spec")
-    gone = dict.fromkeys(set(current if isinstance(current, dict) else {}) - set(body.get("spec", {})))
     content: dict[str, Any] = {part: body[part] for part in CONTENT if part in body}
     if "spec" in content:
-        content["spec"] = {**content["spec"], **gone}
+        content["spec"] = _replacing(held.at("spec"), content["spec"])
     return {
         "metadata": {"resourceVersion": held.metadata.resource_version, "annotations": {labels.APPLIED: digest}},
         **content,
     }
+
+
+def _replacing(current: Any, wanted: Any) -> Any:
+    """A merge patch that leaves nothing but what is wanted: it must say null for every field that is to go."""
+    if not isinstance(current, Mapping) or not isinstance(wanted, Mapping):
+        return wanted
+    gone = dict.fromkeys(key for key in current if key not in wanted)
+    return {**{key: _replacing(current.get(key), value) for key, value in wanted.items()}, **gone}

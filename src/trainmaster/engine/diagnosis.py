@@ -11,7 +11,7 @@ from trainmaster.objects.pod import ContainerStatus, Pod
 
 
 def exits(observed: Observed, status: JobStatus) -> Iterator[Event]:
-    """Told when the tally of ended replicas changes, so a settled job is silent."""
+    """Exits with another code than 0, told when the tally of ended replicas changes: a settled job is silent."""
     before, after = observed.job.status.replica_statuses, status.replica_statuses
     names = observed.framework.container_names
     for (role, _), pod in sorted(observed.pod_at.items()):
@@ -19,7 +19,7 @@ def exits(observed: Observed, status: JobStatus) -> Iterator[Event]:
         if new is None or (held is not None and (held.succeeded, held.failed) == (new.succeeded, new.failed)):
             continue
         code = pod.exit_code(names)
-        if pod.is_finished and code is not None:
+        if pod.is_finished and code:
             message = f"Pod: {pod.metadata.namespace}.{pod.name} exited with code {code}"
             yield Event("Normal", "ExitedWithCode", message, repeat=False)
 

@@ -67,7 +67,7 @@ def plan_rejected(job: Job, problems: Sequence[Problem], now: float, *, has_pods
     if has_pods:
         return Plan(job.status, events=(event,))
     status = with_condition(statuses.created(job, now), "Failed", True, reason, message, now)
-    return Plan(statuses.ended(status, now), events=(event,), marks=("created", "failed"))
+    return Plan(statuses.ended(status, now), events=(event,), marks=tuple(_marks(_changed(job.status, status))))
 
 
 def _finished(observed: Observed, now: float) -> Plan:
@@ -92,7 +92,7 @@ def _active(observed: Observed, now: float) -> Plan:
     status = statuses.created(job, now)
     if status.is_true("Suspended"):
         if observed.owned_pods:  # the old ones must be gone, or they would count as failures of the new run
-            return Plan(status)
+            return Plan(status, tuple(suspend.plan_suspension(observed)))
         status = suspend.resumed(job, status, now)
     if gang.is_holding(observed) and not observed.owned_pods:
         return _held(observed, status, now)
@@ -165,11 +165,14 @@ def _work(observed: Observed, status: JobStatus, due: Sequence[Failure]) -> Iter
 
 def _told(observed: Observed, made: Plan) -> Plan:
     """The plan with the events and marks that follow from how the status changed."""
-    old, new = observed.job.status, made.status
-    changed = [condition for condition in new.conditions if condition not in old.conditions]
-    events = [*_first_words(observed, changed), *diagnosis.exits(observed, new), *made.events]
+    changed = _changed(observed.job.status, made.status)
+    events = [*_first_words(observed, changed), *diagnosis.exits(observed, made.status), *made.events]
     events += [event for condition in changed if (event := _event(condition)) is not None]
     return replace(made, events=tuple(events), marks=(*made.marks, *_marks(changed)))
+
+
+def _changed(old: JobStatus, new: JobStatus) -> list[Condition]:
+    return [condition for condition in new.conditions if condition not in old.conditions]
 
 
 def _first_words(observed: Observed, changed: Iterable[Condition]) -> Iterator[Event]:

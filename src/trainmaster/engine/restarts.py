@@ -47,7 +47,7 @@ class Failure:
              if status.state.terminated is not None),
             default=0.0,
         )  # fmt: skip
-        pause = 0.0 if self.attempt == 0 else min(2.0**self.attempt, LONGEST_DELAY)
+        pause = 0.0 if self.attempt == 0 else min(2.0 ** min(self.attempt, 30), LONGEST_DELAY)
         return max(0.0, min(ended + pause - now, pause)) if ended else 0.0
 
 

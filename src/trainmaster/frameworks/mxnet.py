@@ -31,7 +31,7 @@ class MXNet(Framework):
         Role("TunerServer"),
         Role("Tuner"),
     )
-    decides = ("Scheduler", "Worker", "Tuner")
+    decides = ("Tuner", "Scheduler", "Worker")
     clean_pod_policy_2021 = "All"
     replaces_evicted = False
     fields = {"jobMode": schema.STRING}

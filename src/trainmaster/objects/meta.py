@@ -92,8 +92,15 @@ class ServiceSpec(Struct, frozen=True, gc=False, rename="camel"):
     cluster_ip: str = msgspec.field(default="", name="clusterIP")
 
 
+class PriorityClass(Struct, frozen=True, gc=False):
+    metadata: Meta
+    value: int = 0
+
+
 def meta_of(raw: object) -> Meta:
     """Metadata of a foreign mapping, as far as it is well-formed; what is not becomes empty."""
+    if isinstance(raw, Meta):
+        return raw
     fields = raw if isinstance(raw, Mapping) else {}
     try:
         return msgspec.convert(fields, Meta)

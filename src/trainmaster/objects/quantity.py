@@ -14,7 +14,7 @@ _SUFFIXES = {
     **{name: Fraction(1000) ** power for power, name in enumerate(("k", "M", "G", "T", "P", "E"), start=1)},
     **{name: Fraction(1024) ** power for power, name in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), start=1)},
 }
-_FORM = re.compile(r"^([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d{1,3})|([numkMGTPE]i?|))$")
+_FORM = re.compile(r"^([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d{1,3})|([numkMGTPE]|[KMGTPE]i|))$", re.ASCII)
 _BINARY = tuple((name, _SUFFIXES[name]) for name in ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki"))
 
 
@@ -26,8 +26,6 @@ def parse(text: object) -> Fraction:
     number, exponent, suffix = match.groups()
     if exponent:
         return Fraction(number) * Fraction(10) ** int(exponent[1:])
-    if suffix not in _SUFFIXES:
-        raise ValueError(f"{text!r} has an unknown unit {suffix!r}")
     return Fraction(number) * _SUFFIXES[suffix]
 
 

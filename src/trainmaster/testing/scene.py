@@ -28,7 +28,7 @@ from trainmaster.engine.plan import Plan, plan
 from trainmaster.objects import timestamp
 from trainmaster.objects.meta import Json, Meta, Object, OwnerReference, Service, ServiceSpec, mutable
 from trainmaster.objects.pod import ContainerState, ContainerStatus, Pod, PodStatus, Terminated
-from trainmaster.objects.resource import PODS, SERVICES
+from trainmaster.objects.resource import PODS, SERVICES, Resource
 
 NOW = 1_700_000_000.0
 UID = "job-uid"
@@ -44,15 +44,31 @@ class Scene:
     others: Mapping[tuple[str, str], Object] = field(default_factory=dict)
     """Companions and PodGroups, by kind and name."""
 
+    priorities: Mapping[str, int] = field(default_factory=dict)
+    """Values of PriorityClasses by name."""
+
     now: float = NOW
+    births: int = 0
+    """How many objects plans have made so far; gives each a UID of its own."""
+
     is_deleted: bool = False
 
     # What the job says.
 
-    def role(self, name: str, replicas: int | None = 1, restart: str | None = None, **template: Any) -> Scene:
+    def role(
+        self,
+        name: str,
+        replicas: int | None = 1,
+        restart: str | None = None,
+        *,
+        metadata: Json | None = None,
+        **template: Any,
+    ) -> Scene:
         """A role with one training container; `template` goes into the pod template's spec."""
         container = {"name": self.framework.container, "image": "example/train:1"}
         spec: dict[str, Any] = {"template": {"spec": {"containers": [container], **template}}}
+        if metadata is not None:
+            spec["template"]["metadata"] = metadata
         if replicas is not None:
             spec["replicas"] = replicas
         if restart is not None:
@@ -140,8 +156,12 @@ class Scene:
 
     def group(self, phase: str = "", *, owner: str = UID, **spec: Any) -> Scene:
         meta = Meta(name=self.name, namespace="default", uid="group-uid", owner_references=_owned_by(owner))
-        held = Object(meta, _raw(spec), _raw({"phase": phase} if phase else {}))
-        return replace(self, others={**self.others, ("PodGroup", self.name): held})
+        return self.other("PodGroup", meta, spec, {"phase": phase} if phase else {})
+
+    def other(self, kind: str, meta: Meta, spec: Json, stands: Json | None = None) -> Scene:
+        """A companion or a PodGroup as the cluster holds it."""
+        held = Object(meta, _raw(spec), _raw(stands or {}))
+        return replace(self, others={**self.others, (kind, meta.name): held})
 
     # What follows.
 
@@ -173,6 +193,7 @@ class Scene:
             services=tuple(self.services.values()),
             companions={key: held for key, held in self.others.items() if key[0] != "PodGroup"},
             pod_group=self.others.get(("PodGroup", self.name)) if gang.resource_of(self.settings) else None,
+            priorities=self.priorities,
             advice=read.advice,
         )
 
@@ -215,19 +236,28 @@ class Scene:
                     self, others={k: held for k, held in self.others.items() if held.metadata.uid != target.uid}
                 )
             case Patch(resource, target, body):
-                return self._created(resource.kind, target.name, {**body, "metadata": _patched(target, body)})
+                return self._mended(resource.kind, target, body)
 
     def _created(self, kind: str, name: str, body: Json) -> Scene:
         made = mutable(body)
-        made["metadata"].setdefault("uid", f"uid-{name}-{len(self.pods)}-{self.now}")
+        made["metadata"]["uid"] = f"born-{self.births}"
+        born = replace(self, births=self.births + 1)
         if kind == "Pod":
             assert name not in self.pods, f"a second pod for {name}"
-            return replace(self, pods={**self.pods, name: msgspec.convert(made | {"status": {}}, Pod)})
+            return replace(born, pods={**self.pods, name: msgspec.convert(made | {"status": {}}, Pod)})
         if kind == "Service":
             assert name not in self.services, f"a second Service {name}"
-            return replace(self, services={**self.services, name: msgspec.convert(made, Service)})
+            return replace(born, services={**self.services, name: msgspec.convert(made, Service)})
+        assert (kind, name) not in self.others, f"a second {kind} {name}"
         held = msgspec.json.decode(msgspec.json.encode(made), type=Object)
-        return replace(self, others={**self.others, (kind, name): held})
+        return replace(born, others={**self.others, (kind, name): held})
+
+    def _mended(self, kind: str, target: Meta, body: Json) -> Scene:
+        held = self.others[kind, target.name]
+        assert held.metadata.uid == target.uid, f"{kind} {target.name} is another one by now"
+        merged = _merged({"metadata": msgspec.to_builtins(held.metadata), "spec": held.at("spec") or {}}, body)
+        spec, meta = merged["spec"], msgspec.convert(merged["metadata"], Meta)
+        return replace(self, others={**self.others, (kind, target.name): Object(meta, _raw(spec), held.status)})
 
 
 def a_job(kind: str, name: str = "job", **spec: Any) -> Scene:
@@ -242,6 +272,24 @@ def a_job(kind: str, name: str = "job", **spec: Any) -> Scene:
     return Scene(framework, manifest)
 
 
+TYPICAL: Mapping[str, Mapping[str, int]] = {
+    "TFJob": {"Chief": 1, "PS": 1, "Worker": 2},
+    "PyTorchJob": {"Master": 1, "Worker": 2},
+    "XGBoostJob": {"Master": 1, "Worker": 2},
+    "MXJob": {"Scheduler": 1, "Server": 1, "Worker": 2},
+    "PaddleJob": {"Master": 1, "Worker": 2},
+    "JAXJob": {"Worker": 2},
+}
+"""The roles that a job of each kind usually has; the first of them decides."""
+
+
+def a_typical_job(kind: str, restart: str | None = None) -> Scene:
+    scene = a_job(kind)
+    for role, replicas in TYPICAL[kind].items():
+        scene = scene.role(role, replicas, restart)
+    return scene
+
+
 def _owned_by(uid: str) -> tuple[OwnerReference, ...]:
     return (OwnerReference(uid=uid, controller=True),) if uid else ()
 
@@ -250,6 +298,42 @@ def _raw(value: Json) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(value))
 
 
-def _patched(target: Meta, body: Json) -> Json:
-    held: dict[str, Any] = msgspec.to_builtins(target)
-    return {**held, "annotations": {**held.get("annotations", {}), **body["metadata"].get("annotations", {})}}
+def _merged(held: Json, patch: Json) -> dict[str, Any]:
+    """RFC 7386: mappings merge at every depth, null removes, anything else replaces."""
+    merged = dict(held)
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, Mapping):
+            inner = merged.get(key)
+            merged[key] = _merged(inner if isinstance(inner, Mapping) else {}, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+# How tests read a plan.
+
+
+def created(made: Plan, resource: Resource = PODS) -> list[str]:
+    """Names of what the plan creates, in its order."""
+    return [a.name for a in made.actions if isinstance(a, Create) and a.resource == resource]
+
+
+def deleted(made: Plan, resource: Resource = PODS) -> list[str]:
+    return [a.name for a in made.actions if isinstance(a, Delete) and a.resource == resource]
+
+
+def body(made: Plan, name: str, resource: Resource = PODS) -> Json:
+    """The object of that name that the plan creates."""
+    return next(a.body for a in made.actions if isinstance(a, Create) and (a.resource, a.name) == (resource, name))
+
+
+def states(stands: JobStatus) -> list[str]:
+    """The conditions in their order, as in `["Created", "Running(False)", "Succeeded"]`."""
+    return [c.type if c.status == "True" else f"{c.type}({c.status})" for c in stands.conditions]
+
+
+def told(made: Plan) -> list[tuple[str, str]]:
+    """Reasons and messages of the plan's events."""
+    return [(event.reason, event.message) for event in made.events]

@@ -1,0 +1,56 @@
+# Everything is set up by the targets themselves: a fresh machine needs Python 3.11 and make, nothing else.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+CORPUS ?= ../shared/corpus
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check unit test-corpus e2e test-kubernetes bench generate golden clean
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
+
+$(STAMP): pyproject.toml
+	@echo "setting up $(VENV) …"
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or later is needed; set PYTHON=…")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+test: check unit ## Check and test everything that needs nothing outside this clone
+
+check: $(STAMP) ## Lint, types, layers, generated files
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m tools.generate --check
+
+unit: $(STAMP) ## Unit, golden and integration tests
+	$(BIN)/python -m pytest
+
+test-corpus: $(STAMP) ## Plan other people's manifests from CORPUS=DIR and hold the plans against the rules
+	CORPUS="$(CORPUS)" $(BIN)/python -m pytest tests/corpus
+
+golden: $(STAMP) ## Rewrite the golden plans; review the difference as code
+	GOLDEN_UPDATE=1 $(BIN)/python -m pytest -q tests/golden
+
+generate: $(STAMP) ## Rewrite what is derived: deploy/
+	$(BIN)/python -m tools.generate
+
+demo: ## Train a small model on three ranks on this machine
+	@echo "make demo: not there yet. It needs the embedded cluster, which is the next thing to be built." >&2; exit 1
+
+e2e: ## Train every example with its real framework
+	@echo "make e2e: not there yet. It needs the embedded cluster and the examples." >&2; exit 1
+
+test-kubernetes: ## Run the integration suite against a real control plane
+	@echo "make test-kubernetes: not there yet." >&2; exit 1
+
+bench: ## Measure against a real control plane
+	@echo "make bench: not there yet." >&2; exit 1
+
+clean: ## Remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

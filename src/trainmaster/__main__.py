@@ -1,0 +1,3 @@
+from trainmaster.cli import main
+
+main()

@@ -1,0 +1,193 @@
+"""The verbs and their flags. What they do is imported when they are called, so that `--help` is quick."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+import trainmaster
+from trainmaster.operator.options import LEADER_ELECTION_ID, Options
+
+app = typer.Typer(
+    name="trainmaster",
+    help="One operator for every training framework, on Kubernetes and on a laptop.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # its tables cut the names of flags on a terminal of 80 columns
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(shown: bool) -> None:
+    if shown:
+        print(f"trainmaster {trainmaster.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
+    ] = False,
+) -> None: ...
+
+
+SCHEMES = Annotated[
+    list[str] | None,
+    typer.Option("--enable-scheme", metavar="KIND", help="Run only this kind of job; repeatable, any case. [all]"),
+]
+GANG = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME", help="Schedule each job's pods all or none: volcano, kube-batch, or a scheduler-plugins name."
+    ),
+]
+COMPAT = Annotated[
+    Literal["", "2021"],
+    typer.Option(metavar="2021", help="Behave as the single-framework operators of 2021 where they differ."),
+]
+DOMAIN = Annotated[
+    str,
+    typer.Option(envvar="CUSTOM_CLUSTER_DOMAIN", metavar="DOMAIN", help="Appended to host names in TF_CONFIG."),
+]
+INIT_MODE = Annotated[
+    Literal["auto", "always", "never"],
+    typer.Option(
+        help="How PyTorch workers wait for their master: auto in their own image, always in --pytorch-init-"
+        "container-image, or never."
+    ),
+]
+
+
+@app.command(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+def operator(
+    ctx: typer.Context,
+    enable_scheme: SCHEMES = None,
+    namespace: Annotated[
+        str, typer.Option(envvar="KUBEFLOW_NAMESPACE", metavar="NS", help="Watch this namespace only. [all]")
+    ] = "",
+    kubeconfig: Annotated[str, typer.Option(metavar="FILE", help="Instead of $KUBECONFIG or the pod's account.")] = "",
+    context: Annotated[str, typer.Option(metavar="NAME", help="Of the kubeconfig. [its current context]")] = "",
+    gang_scheduler_name: GANG = "",
+    enable_gang_scheduling: Annotated[
+        bool | None, typer.Option(help="Flag of operators before 1.6: gang-schedule, by volcano unless named.")
+    ] = None,
+    compat: COMPAT = "",
+    cluster_domain: DOMAIN = "",
+    controller_threads: Annotated[
+        int, typer.Option("--controller-threads", "--threadiness", min=1, help="Jobs worked on at once, per kind.")
+    ] = 16,
+    leader_elect: Annotated[bool, typer.Option(help="Of several operators, let one lead.")] = False,
+    leader_election_id: Annotated[str, typer.Option(metavar="NAME", help="The Lease's name.")] = LEADER_ELECTION_ID,
+    leader_election_namespace: Annotated[str, typer.Option(metavar="NS", help="[the operator's own]")] = "",
+    metrics_bind_address: Annotated[
+        str, typer.Option("--metrics-bind-address", "--metrics-addr", help="Where /metrics is; 0 is off.")
+    ] = ":8080",
+    health_probe_bind_address: Annotated[str, typer.Option(help="Where /healthz and /readyz are; 0 is off.")] = ":8081",
+    init_container: INIT_MODE = "auto",
+    pytorch_init_container_image: Annotated[
+        str | None,
+        typer.Option(
+            "--pytorch-init-container-image", "--init-container-image", help="Implies --init-container always."
+        ),
+    ] = None,
+    pytorch_init_container_template_file: Annotated[
+        Path, typer.Option(help="A list of init containers to use instead, if the file exists.")
+    ] = Path("/etc/config/initContainer.yaml"),
+    pytorch_init_container_max_tries: Annotated[int, typer.Option(min=1, help="Of nslookup, 2 s apart.")] = 100,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    log_format: Annotated[Literal["auto", "json", "text"], typer.Option(help="json, or text on a terminal.")] = "auto",
+) -> None:
+    """Run the operator against a Kubernetes API server.
+
+    Flags of training-operator, tf-, pytorch-, mxnet- and xgboost-operator are taken too; those without a meaning
+    here are named in a warning and otherwise ignored.
+    """
+    from trainmaster.cli.operator import run
+
+    chosen = Options(
+        kubeconfig=kubeconfig,
+        context=context,
+        namespace=namespace,
+        schemes=tuple(enable_scheme or ()),
+        controller_threads=controller_threads,
+        metrics_bind_address=metrics_bind_address,
+        health_probe_bind_address=health_probe_bind_address,
+        leader_elect=leader_elect,
+        leader_election_id=leader_election_id,
+        leader_election_namespace=leader_election_namespace,
+        gang_scheduler_name=gang_scheduler_name,
+        enable_gang_scheduling=enable_gang_scheduling,
+        cluster_domain=cluster_domain,
+        compat=compat,
+    )
+    template = pytorch_init_container_template_file
+    waiting = (init_container, pytorch_init_container_image, pytorch_init_container_max_tries, template)
+    raise typer.Exit(run(chosen, waiting, ctx.args, log_level, log_format))
+
+
+@app.command()
+def plan(
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Manifests, directories, or - for stdin.")],
+    output: Annotated[
+        Literal["yaml", "json", "table"], typer.Option("-o", "--output", help="Format of what is printed.")
+    ] = "yaml",
+    namespace: Annotated[str, typer.Option("-n", "--namespace", help="For jobs that name none.")] = "default",
+    gang_scheduler_name: GANG = "",
+    compat: COMPAT = "",
+    cluster_domain: DOMAIN = "",
+    init_container: INIT_MODE = "auto",
+) -> None:
+    """Print every object that jobs would have when fully started, without any cluster.
+
+    Objects come in the order of creation, as one v1/List that kubectl can read. A job with mistakes is not planned:
+    all of them are listed, and the exit code is 2.
+    """
+    from trainmaster.api.settings import InitContainer
+    from trainmaster.cli.plan import run
+
+    chosen = Options(
+        gang_scheduler_name=gang_scheduler_name,
+        compat=compat,
+        cluster_domain=cluster_domain,
+        init_container=InitContainer(mode=init_container),
+    )
+    raise typer.Exit(run(files, output, namespace, chosen.settings))
+
+
+@app.command()
+def manifests(
+    enable_scheme: SCHEMES = None,
+    namespace: Annotated[
+        str, typer.Option(metavar="NS", help="Where the operator is installed.")
+    ] = "trainmaster-system",
+    watch_namespace: Annotated[
+        str, typer.Option(metavar="NS", help="Confine the operator, and its rights, to this namespace. [all]")
+    ] = "",
+    image: Annotated[str, typer.Option(help="The operator's image.")] = f"trainmaster:{trainmaster.__version__}",
+    gang_scheduler_name: GANG = "",
+    compat: COMPAT = "",
+    cel: Annotated[
+        bool, typer.Option("--cel", help="Add CEL rules to the CRDs (Kubernetes 1.25 and later): queues are immutable.")
+    ] = False,
+    crds_only: Annotated[bool, typer.Option("--crds-only", help="Print the CustomResourceDefinitions alone.")] = False,
+) -> None:
+    """Print what installs the operator: CRDs, RBAC for the enabled kinds and nothing more, Deployment, Service.
+
+    trainmaster manifests | kubectl apply -f -
+    """
+    from trainmaster.cli.manifests import run
+
+    given: dict[str, Any] = {
+        "namespace": namespace,
+        "watch_namespace": watch_namespace,
+        "image": image,
+        "schemes": tuple(enable_scheme or ()),
+        "gang_scheduler_name": gang_scheduler_name,
+        "compat": compat,
+        "cel": cel,
+    }
+    raise typer.Exit(run(given, crds_only=crds_only))

@@ -1,0 +1,45 @@
+"""`trainmaster operator`: from flags to the running process."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from trainmaster import frameworks
+from trainmaster.api.settings import InitContainer, InitContainerMode
+from trainmaster.kube import logs
+from trainmaster.operator import main
+from trainmaster.operator.options import Options
+
+log = logs.get(__name__)
+
+
+def run(
+    options: Options,
+    waiting: tuple[InitContainerMode, str | None, int, Path],
+    ignored: Sequence[str],
+    log_level: str,
+    log_format: Literal["auto", "json", "text"],
+) -> int:
+    logs.setup(log_level, log_format)
+    try:
+        chosen = replace(options, init_container=_init_container(*waiting))
+        frameworks.enabled(chosen.schemes)
+    except (frameworks.UnknownScheme, OSError) as error:
+        print(f"trainmaster operator: {error}", file=sys.stderr)
+        return 2
+    for flag in ignored:
+        if flag.startswith("-"):
+            log.warning("flag has no meaning here and is ignored", flag=flag.partition("=")[0])
+    return main.run(chosen)
+
+
+def _init_container(mode: InitContainerMode, image: str | None, tries: int, template: Path) -> InitContainer:
+    """Who names an image wants that image; who supplies a template wants that template."""
+    text = template.read_text() if template.exists() else ""
+    if image is None:
+        return InitContainer(mode=mode, max_tries=tries, template=text)
+    return InitContainer(mode="always" if mode == "auto" else mode, image=image, max_tries=tries, template=text)

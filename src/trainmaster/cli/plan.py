@@ -1,0 +1,119 @@
+"""`trainmaster plan`: what a job would become, printed without any cluster."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import yaml
+
+from trainmaster import frameworks
+from trainmaster.api import reading
+from trainmaster.api.job import Job
+from trainmaster.api.settings import Settings
+from trainmaster.cli import documents
+from trainmaster.cli.documents import BadDocument, Document
+from trainmaster.engine.blueprint import blueprint
+from trainmaster.engine.observed import Observed
+from trainmaster.objects.meta import Json
+
+
+def run(files: Sequence[str], output: str, namespace: str, settings: Settings) -> int:
+    try:
+        planned = [item for document in documents.read(files) for item in plan_document(document, namespace, settings)]
+    except BadDocument as error:
+        print(error, file=sys.stderr)
+        return 2
+    if not planned:
+        print("nothing to plan: no training job in what was given", file=sys.stderr)
+        return 2
+    if output == "table":
+        print_table(planned)
+    else:
+        print(rendered({"apiVersion": "v1", "kind": "List", "items": planned}, output))
+    return 0
+
+
+def plan_document(document: Document, namespace: str, settings: Settings) -> Iterator[Json]:
+    body = document.body
+    found = frameworks.serving(body.get("apiVersion"), body["kind"])
+    if found is None:
+        _skip(document)
+        return
+    framework, resource = found
+    metadata = body.get("metadata")
+    placed = {"namespace": namespace, **metadata} if isinstance(metadata, dict) else metadata
+    read = reading.read(framework, {**body, "metadata": placed}, settings, resource)
+    for advice in read.advice:
+        print(f"{document}: warning: {advice.message}", file=sys.stderr)
+    if read.job is None:
+        listed = "\n".join(f"  {problem}" for problem in read.problems)
+        raise BadDocument(f"{document} is not valid:\n{listed}")
+    for action in blueprint(Observed(framework, read.job)):
+        yield _standalone(action.body, read.job)
+
+
+def _skip(document: Document) -> None:
+    """Jobs often come with the volumes they mount; a kind that looks like a job is more likely a mistake."""
+    kind, api_version = document.body["kind"], document.body.get("apiVersion")
+    if kind.endswith("Job") and api_version != "batch/v1":
+        known = sorted({f"{r.api_version} {r.kind}" for f in frameworks.registered() for r in f.served})
+        raise BadDocument(f"{document}: no framework runs {api_version} {kind}; known are:\n  " + "\n  ".join(known))
+    print(f"{document}: passed over, it is no training job", file=sys.stderr)
+
+
+def _standalone(body: Json, job: Job) -> Json:
+    """A job that was never stored has no UID to be owned by; what is printed can then be applied by itself."""
+    if job.meta.uid:
+        return body
+    return {**body, "metadata": {k: v for k, v in body["metadata"].items() if k != "ownerReferences"}}
+
+
+def rendered(value: Any, output: str) -> str:
+    if output == "json":
+        return json.dumps(value, indent=2, ensure_ascii=False)
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000).rstrip()
+
+
+class _Dumper(yaml.SafeDumper):
+    """Plain YAML: no anchors, and texts of several lines as blocks."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def print_table(planned: Iterable[Json]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("KIND", "NAMESPACE", "NAME", "DETAIL"):
+        table.add_column(column, no_wrap=column != "DETAIL")
+    for item in planned:
+        metadata = item["metadata"]
+        table.add_row(item["kind"], metadata.get("namespace", ""), metadata["name"], _detail(item))
+    Console().print(table)
+
+
+def _detail(item: Json) -> str:
+    spec = item.get("spec", {})
+    match item["kind"]:
+        case "Pod":
+            return str(spec["containers"][0].get("image", ""))
+        case "Service":
+            return ", ".join(f"{port['name']} {port['port']}" for port in spec.get("ports", ()))
+        case "PodGroup":
+            return f"minMember {spec.get('minMember')}"
+        case "HorizontalPodAutoscaler":
+            return f"{spec.get('minReplicas')} to {spec.get('maxReplicas')} replicas"
+    return ""

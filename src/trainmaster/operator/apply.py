@@ -1,0 +1,237 @@
+"""The one writer: carries a plan out.
+
+Status first, if it changed: its resourceVersion makes the server refuse a plan made from a stale picture before
+anything was done. Then deletes, then patches and creates stage by stage, each stage at once; events last, so that
+they never tell of what did not happen. Every answer goes into the caches before the next reconcile reads them.
+A failed action does not stop its neighbours; the reconcile as a whole is then tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Protocol
+
+from trainmaster.api import status
+from trainmaster.api.framework import Framework
+from trainmaster.api.job import Job
+from trainmaster.engine import labels
+from trainmaster.engine.actions import Action, Create, Delete, Patch
+from trainmaster.engine.plan import Plan
+from trainmaster.kube.client import Client
+from trainmaster.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
+from trainmaster.kube.recorder import EventType, Reference
+from trainmaster.objects.meta import Object, Stored
+from trainmaster.objects.resource import Resource
+from trainmaster.operator.metrics import JobMetrics
+from trainmaster.operator.observe import World
+
+IN_FLIGHT = 32
+"""Writes under way at once, over all jobs."""
+
+
+class NotLeading(KubeError):
+    """This process may not write: another may be leading."""
+
+
+class NameTaken(KubeError):
+    """An object of the wanted name exists and is somebody else's."""
+
+
+class Recorder(Protocol):
+    def event(
+        self, regarding: Reference, type: EventType, reason: str, message: str, *, repeat: bool = True
+    ) -> None: ...
+
+
+@dataclass
+class Outcome:
+    """What became of the actions."""
+
+    done: list[Action] = field(default_factory=list)
+    failed: list[tuple[Action, KubeError]] = field(default_factory=list)
+
+
+class Applier:
+    def __init__(
+        self,
+        client: Client,
+        world: World,
+        recorder: Recorder,
+        metrics: JobMetrics,
+        may_write: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._client = client
+        self._world = world
+        self._recorder = recorder
+        self._metrics = metrics
+        self._may_write = may_write
+        self._slots = asyncio.Semaphore(IN_FLIGHT)
+
+    async def apply(self, framework: Framework, job: Job, plan: Plan) -> None:
+        if not await self._write_status(job, plan):
+            return
+        for mark in plan.marks:
+            self._metrics.marked(mark, job.namespace, framework.name)
+        outcome = await self._carry_out(plan.actions, job)
+        for event in plan.events:
+            self._tell(job, event.type, event.reason, event.message, repeat=event.repeat)
+        self._report(job, outcome)
+        if outcome.failed:
+            raise ExceptionGroup("some actions failed", [error for _, error in outcome.failed])
+
+    async def _write_status(self, job: Job, plan: Plan) -> bool:
+        """Whether the job is still there to act for."""
+        wanted = status.render(plan.status)
+        if plan.status == job.status:
+            return True
+        self._check_leading()
+        metadata = {
+            "name": job.name,
+            "namespace": job.namespace,
+            "uid": job.meta.uid,
+            "resourceVersion": job.meta.resource_version,
+        }
+        body = {
+            "apiVersion": job.resource.api_version,
+            "kind": job.kind,
+            "metadata": metadata,
+            "status": wanted,
+        }
+        try:
+            written = await self._client.update(job.resource, body, job.namespace, "status", type=Object)
+        except NotFound:
+            return False
+        self._world.cache(job.resource).wrote(written)
+        return True
+
+    async def _carry_out(self, actions: Sequence[Action], job: Job) -> Outcome:
+        outcome = Outcome()
+        for _, stage in groupby(sorted(actions, key=_order), key=_order):
+            async with asyncio.TaskGroup() as group:
+                for action in stage:
+                    group.create_task(self._attempt(action, job, outcome), name=f"write {action.name}")
+        return outcome
+
+    async def _attempt(self, action: Action, job: Job, outcome: Outcome) -> None:
+        async with self._slots:
+            try:
+                self._check_leading()
+                await self._do(action, job)
+            except KubeError as error:
+                outcome.failed.append((action, error))
+            else:
+                outcome.done.append(action)
+
+    def _check_leading(self) -> None:
+        if not self._may_write():
+            raise NotLeading("another process may be leading by now")
+
+    async def _do(self, action: Action, job: Job) -> None:
+        match action:
+            case Create():
+                await self._create(action, job)
+            case Patch(resource, target, body):
+                changed = await self._client.patch(
+                    resource, target.name, body, target.namespace, type=self._world.type(resource)
+                )
+                self._world.cache(resource).wrote(changed)
+            case Delete():
+                await self._delete(action)
+
+    async def _create(self, action: Create, job: Job) -> None:
+        resource = action.resource
+        kind = self._world.type(resource)
+        try:
+            made = await self._client.create(resource, action.body, job.namespace, type=kind)
+        except AlreadyExists:
+            made = await self._adopt(action, job)
+        self._world.cache(resource).wrote(made)
+
+    async def _adopt(self, action: Create, job: Job) -> Stored:
+        """The object that stands there, if it is the job's: made by a pass we forgot, or by an older operator.
+        That one may have labelled it otherwise, so that our watch does not see it: then it gets our labels too."""
+        resource, kind = action.resource, self._world.type(action.resource)
+        held: Stored = await self._client.get(resource, action.name, job.namespace, type=kind)
+        if not held.metadata.is_controlled_by(job.meta.uid):
+            raise NameTaken(
+                f'{resource.plural} "{action.name}" already exists and belongs to {_owner(held)}; '
+                f"rename the job, or remove that object"
+            )
+        wanted = action.body["metadata"].get("labels", {})
+        if labels.JOB_NAME in wanted and labels.JOB_NAME not in held.metadata.labels:
+            body = {"metadata": {"resourceVersion": held.metadata.resource_version, "labels": wanted}}
+            held = await self._client.patch(resource, action.name, body, job.namespace, type=kind)
+        return held
+
+    async def _delete(self, action: Delete) -> None:
+        resource, target = action.resource, action.target
+        cache = self._world.cache(resource)
+        try:
+            left = await self._client.delete(
+                resource, target.name, target.namespace, uid=target.uid, type=self._world.type(resource)
+            )
+        except NotFound:
+            left = None
+        if left is None:
+            cache.removed(target.key, target.uid)
+        else:
+            cache.wrote(left)
+
+    def _report(self, job: Job, outcome: Outcome) -> None:
+        """Events and counts for what was done, one event per sort however many objects it names."""
+        for (verb, resource), names in _by_sort(outcome.done).items():
+            noun = "Job" if resource == job.resource else resource.kind
+            count = self._metrics.created if verb == "Create" else self._metrics.deleted
+            for _ in names:
+                count(resource)
+            self._tell(job, "Normal", f"Successful{verb}{noun}", f"{verb}d {_named(noun, names)}")
+        for action, error in outcome.failed:
+            if isinstance(error, Conflict):
+                continue  # our picture was old; the next pass has a newer one, and users need not know
+            if isinstance(action, Create):
+                self._metrics.not_created(action.resource)
+                self._tell(
+                    job, "Warning", f"FailedCreate{action.resource.kind}", f"Error creating: {error}", repeat=False
+                )
+            elif isinstance(action, Delete):
+                self._tell(
+                    job, "Warning", f"FailedDelete{action.resource.kind}", f"Error deleting: {error}", repeat=False
+                )
+
+    def _tell(self, job: Job, type: EventType, reason: str, message: str, *, repeat: bool = True) -> None:
+        reference = Reference(job.resource.api_version, job.kind, job.namespace, job.name, job.meta.uid)
+        self._recorder.event(reference, type, reason, message, repeat=repeat)
+
+
+def _order(action: Action) -> int:
+    """Deletes, then what is created or changed by stage."""
+    match action:
+        case Delete():
+            return -1
+        case Patch():
+            return 0
+        case Create(_, _, stage):
+            return int(stage)
+
+
+def _by_sort(actions: Iterable[Action]) -> dict[tuple[str, Resource], list[str]]:
+    sorts: dict[tuple[str, Resource], list[str]] = {}
+    for action in sorted(actions, key=lambda action: (_order(action), action.name)):
+        if not isinstance(action, Patch):
+            verb = "Create" if isinstance(action, Create) else "Delete"
+            sorts.setdefault((verb, action.resource), []).append(action.name)
+    return sorts
+
+
+def _named(noun: str, names: Sequence[str]) -> str:
+    """`pod: a`, `pods: a, b`, in the wording that scripts know from upstream."""
+    word = {"Pod": "pod", "Service": "service", "Job": "job"}.get(noun, noun)
+    return f"{word}: {names[0]}" if len(names) == 1 else f"{word}s: {', '.join(names)}"
+
+
+def _owner(held: Stored) -> str:
+    owner = held.metadata.controller
+    return f"{owner.kind} {owner.name}" if owner is not None else "nobody's job"

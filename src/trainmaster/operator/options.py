@@ -1,0 +1,63 @@
+"""The operator's flags as one frozen value, and what has to be made of flags written for older operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from trainmaster.api.settings import InitContainer, Settings
+
+LEADER_ELECTION_ID = "1ca428e5.training-operator.kubeflow.org"
+"""training-operator's lease name: during a take-over the two never lead at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    kubeconfig: str = ""
+    context: str = ""
+    namespace: str = ""
+    """Watch this namespace only; empty watches all."""
+
+    schemes: tuple[str, ...] = ()
+    controller_threads: int = 16
+    metrics_bind_address: str = ":8080"
+    health_probe_bind_address: str = ":8081"
+    leader_elect: bool = False
+    leader_election_id: str = LEADER_ELECTION_ID
+    leader_election_namespace: str = ""
+    gang_scheduler_name: str = ""
+    enable_gang_scheduling: bool | None = None
+    """Flag of the operators before 1.6: with it, the scheduler's name defaults to volcano."""
+
+    cluster_domain: str = ""
+    compat: str = ""
+    init_container: InitContainer = field(default_factory=InitContainer)
+
+    @property
+    def settings(self) -> Settings:
+        return Settings(
+            compat_2021=self.compat == "2021",
+            cluster_domain=self.cluster_domain,
+            gang_scheduler=self._gang_scheduler,
+            init_container=self.init_container,
+        )
+
+    @property
+    def _gang_scheduler(self) -> str:
+        name = "" if self.gang_scheduler_name.lower() == "none" else self.gang_scheduler_name
+        if self.enable_gang_scheduling is None:
+            return name
+        return (name or "volcano") if self.enable_gang_scheduling else ""
+
+
+def go_flags(arguments: Iterable[str], booleans: Sequence[str]) -> Iterator[str]:
+    """Flags as Go programs take them, in the form that ours do: `-namespace=x` and `--leader-elect=false` too."""
+    for argument in arguments:
+        name, equals, value = argument.partition("=")
+        if name.startswith("-") and not name.startswith("--") and len(name) > 2:
+            name = f"-{name}"
+        flag = name.removeprefix("--")
+        if equals and flag in booleans and name.startswith("--"):
+            yield name if value.lower() in ("true", "1", "t") else f"--no-{flag}"
+        else:
+            yield f"{name}{equals}{value}"

@@ -1,0 +1,56 @@
+"""One pass over one job: observe, plan, apply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from trainmaster.api import reading
+from trainmaster.api.framework import Framework
+from trainmaster.api.settings import Settings
+from trainmaster.engine.plan import plan, plan_rejected
+from trainmaster.kube import logs
+from trainmaster.objects.meta import Json
+from trainmaster.objects.resource import Resource
+from trainmaster.operator.apply import Applier
+from trainmaster.operator.observe import World
+
+log = logs.get(__name__)
+
+
+class Reconciler:
+    """Runs the jobs of one resource. Keys are `namespace/name`."""
+
+    def __init__(
+        self,
+        framework: Framework,
+        resource: Resource,
+        settings: Settings,
+        world: World,
+        applier: Applier,
+        now: Callable[[], float],
+    ) -> None:
+        self._framework, self._resource, self._settings = framework, resource, settings
+        self._world, self._applier, self._now = world, applier, now
+
+    async def reconcile(self, key: str) -> float | None:
+        raw = self._world.job(self._resource, key)
+        if raw is None or reading.is_managed_elsewhere(self._framework, raw):
+            return None
+        read = reading.read(self._framework, raw, self._settings, self._resource)
+        if read.job is None:
+            await self._reject(raw, read)
+            return None
+        job = read.job
+        made = plan(self._world.observe(self._framework, job, read.advice), self._now())
+        if made.marks:
+            log.info("job changed", kind=job.kind, job=key, marks=made.marks)
+        await self._applier.apply(self._framework, job, made)
+        return made.wake_after
+
+    async def _reject(self, raw: Json, read: reading.Reading) -> None:
+        job = reading.bare(self._resource, raw, self._settings)
+        has_pods = bool(self._world.pods_of(job.meta.uid))
+        made = plan_rejected(job, read.problems, self._now(), has_pods=has_pods)
+        if made.marks:
+            log.info("job rejected", kind=job.kind, job=job.meta.key, problems=[str(p) for p in read.problems])
+        await self._applier.apply(self._framework, job, made)
