@@ -14,7 +14,7 @@ from typing import Any
 from trainmaster.api import schema, validation
 from trainmaster.api.framework import Framework
 from trainmaster.api.job import Job, Replica, RunPolicy, SchedulingPolicy
-from trainmaster.api.problem import Advice, Problem, invalid
+from trainmaster.api.problem import Advice, Problem, forbidden, invalid
 from trainmaster.api.settings import DEFAULT, Settings
 from trainmaster.api.status import status_of
 from trainmaster.objects import template
@@ -32,6 +32,13 @@ class Reading:
 
 
 def read(framework: Framework, raw: Json, settings: Settings = DEFAULT, resource: Resource | None = None) -> Reading:
+    try:
+        return _read(framework, raw, settings, resource)
+    except RecursionError:
+        return Reading(None, (forbidden("spec", "is nested too deeply"),))
+
+
+def _read(framework: Framework, raw: Json, settings: Settings, resource: Resource | None) -> Reading:
     meta = meta_of(normalised(raw.get("metadata")))
     spec = normalised(raw.get("spec"))
     if not isinstance(spec, Mapping):

@@ -52,7 +52,7 @@ def _files(path: Path) -> list[Path]:
 
 def _parse(source: str, text: str) -> Iterator[Document]:
     try:
-        bodies = [body for body in yaml.safe_load_all(text) if body is not None]
+        bodies = [_json(body) for body in yaml.load_all(text, Loader=_Loader) if body is not None]
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
@@ -65,6 +65,23 @@ def _parse(source: str, text: str) -> Iterator[Document]:
             yield from (Document(source, item) for item in body.get("items") or () if isinstance(item, dict))
         else:
             yield Document(source, body)
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe, and without dates: to Kubernetes an unquoted date is text."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def _json(value: Any) -> Any:
+    """Keys are texts in JSON, whatever they look like."""
+    if isinstance(value, dict):
+        return {str(key): _json(inner) for key, inner in value.items()}
+    return [_json(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _why(error: OSError | UnicodeDecodeError) -> str:

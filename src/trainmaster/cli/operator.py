@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+import yaml
+
 from trainmaster import frameworks
 from trainmaster.api.settings import InitContainer, InitContainerMode
 from trainmaster.kube import logs
@@ -28,7 +30,7 @@ def run(
     try:
         chosen = replace(options, init_container=_init_container(*waiting))
         frameworks.enabled(chosen.schemes)
-    except (frameworks.UnknownScheme, OSError) as error:
+    except (frameworks.UnknownScheme, BadTemplate, OSError) as error:
         print(f"trainmaster operator: {error}", file=sys.stderr)
         return 2
     for flag in ignored:
@@ -37,9 +39,25 @@ def run(
     return main.run(chosen)
 
 
+class BadTemplate(ValueError):
+    """The file given for init containers is none."""
+
+
+def _checked(template: Path) -> str:
+    """Better to stop now than to fail on every worker later."""
+    text = template.read_text()
+    try:
+        containers = yaml.safe_load(text.replace("{{", "").replace("}}", ""))
+    except yaml.YAMLError as error:
+        raise BadTemplate(f"{template}: not valid YAML: {error}") from error
+    if not isinstance(containers, list) or not all(isinstance(c, dict) and c.get("name") for c in containers):
+        raise BadTemplate(f"{template}: must be a list of containers, each with a name")
+    return text
+
+
 def _init_container(mode: InitContainerMode, image: str | None, tries: int, template: Path) -> InitContainer:
     """Who names an image wants that image; who supplies a template wants that template."""
-    text = template.read_text() if template.exists() else ""
+    text = _checked(template) if template.exists() else ""
     if image is None:
         return InitContainer(mode=mode, max_tries=tries, template=text)
     return InitContainer(mode="always" if mode == "auto" else mode, image=image, max_tries=tries, template=text)

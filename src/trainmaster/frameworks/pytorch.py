@@ -9,7 +9,7 @@ from typing import Any
 from trainmaster.api import schema
 from trainmaster.api.framework import QUALIFIED, Companion, Count, Env, Framework, Messages, Role
 from trainmaster.api.job import Job, Member
-from trainmaster.api.problem import Advice, Problem, forbidden, required
+from trainmaster.api.problem import Advice, Problem, forbidden, invalid, required
 from trainmaster.frameworks.pytorch_wait import init_containers
 from trainmaster.objects import template
 from trainmaster.objects.meta import Json
@@ -65,6 +65,9 @@ class PyTorch(Framework):
         return with_elastic_bounds(job)
 
     def validate(self, job: Job) -> Iterator[Problem]:
+        processes = str(job.spec.get("nprocPerNode", "auto"))
+        if processes not in ("auto", "cpu", "gpu") and not _is_count(processes):
+            yield invalid("spec.nprocPerNode", processes, "must be auto, cpu, gpu or a number of processes")
         policy = job.spec.get("elasticPolicy")
         if policy is None:
             return
@@ -117,16 +120,24 @@ def _master_env(member: Member) -> dict[str, template.EnvValue]:
     job = member.job
     local = job.settings.compat_2021 and member.role == "Master"
     address = "localhost" if local else job.host("Master")
-    processes = str(job.spec.get("nprocPerNode", ""))
     return {
         "MASTER_PORT": job.ports["Master"],
         "PET_MASTER_PORT": job.ports["Master"],
         "MASTER_ADDR": address,
         "PET_MASTER_ADDR": address,
-        "WORLD_SIZE": job.world * (int(processes) if processes.isdecimal() else 1),
+        "WORLD_SIZE": job.world * _processes(str(job.spec.get("nprocPerNode", ""))),
         "RANK": member.rank,
         "PET_NODE_RANK": member.rank,
     }
+
+
+def _processes(text: str) -> int:
+    """How many processes a node runs, as far as we can know: `auto`, `cpu` and `gpu` are torchrun's to resolve."""
+    return int(text) if _is_count(text) else 1
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 7 and int(text) > 0
 
 
 def _elastic_env(job: Job, policy: Json) -> dict[str, template.EnvValue]:

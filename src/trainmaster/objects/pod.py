@@ -16,6 +16,7 @@ class Terminated(Struct, frozen=True, gc=False, rename="camel"):
     exit_code: int = 0
     reason: str = ""
     message: str = ""
+    started_at: str | None = None
     finished_at: str | None = None
 
 

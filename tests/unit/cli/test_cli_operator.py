@@ -88,6 +88,18 @@ def test_a_template_file_is_read(started, tmp_path):
     assert started[0].settings.init_container.template == "- name: mine\n"
 
 
+@pytest.mark.parametrize("text", ["a: [", "just text", "- image: x\n"], ids=["broken", "no list", "no name"])
+def test_a_template_file_that_is_none_ends_with_2(started, tmp_path, text):
+    template = tmp_path / "init.yaml"
+    template.write_text(text)
+
+    result = operator("--pytorch-init-container-template-file", str(template))
+
+    assert result.exit_code == 2
+    assert str(template) in result.stderr
+    assert not started
+
+
 @pytest.mark.parametrize(
     ("flags", "scheduler"),
     [

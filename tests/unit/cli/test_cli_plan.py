@@ -112,6 +112,14 @@ def test_bad_input_is_told_in_words(text, said):
     assert "Traceback" not in result.output
 
 
+def test_dates_and_numbers_as_keys_are_texts_as_for_kubectl(job):
+    text = job.read_text().replace("name: ddp\n", "name: ddp\n  annotations: {day: 2026-01-01, 7: x}\n")
+
+    (document,) = documents.read(["-"], io.StringIO(text))
+
+    assert document.body["metadata"]["annotations"] == {"day": "2026-01-01", "7": "x"}
+
+
 def test_a_missing_file_is_named(tmp_path):
     result = trainmaster("plan", str(tmp_path / "none.yaml"))
 

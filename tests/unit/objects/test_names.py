@@ -1,0 +1,42 @@
+"""A job's name becomes part of Service names, so it must be a DNS-1035 label."""
+
+from __future__ import annotations
+
+import pytest
+
+from trainmaster.objects import names
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("a", id="one letter"),
+        pytest.param("mnist-2", id="letters digits dashes"),
+        pytest.param("a--b", id="two dashes"),
+        pytest.param("a" * 63, id="63 characters"),
+    ],
+)
+def test_dns_1035_labels_are_names(name: str) -> None:
+    assert names.is_dns_1035(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("", id="empty"),
+        pytest.param("0-test", id="digit first"),
+        pytest.param("00test", id="digits first"),
+        pytest.param("__test", id="underscore"),
+        pytest.param("-test", id="dash first"),
+        pytest.param("test-", id="dash last"),
+        pytest.param("Test", id="upper case"),
+        pytest.param("a.b", id="dot"),
+        pytest.param("a/b", id="slash"),
+        pytest.param("a b", id="space"),
+        pytest.param("test\n", id="newline last"),
+        pytest.param("tést", id="accent"),
+        pytest.param("a" * 64, id="64 characters"),
+    ],
+)
+def test_other_strings_are_not(name: str) -> None:
+    assert not names.is_dns_1035(name)
