@@ -1,0 +1,156 @@
+"""activeDeadlineSeconds, by a clock that a restarted operator reads the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from trainmaster.objects.resource import SERVICES
+from trainmaster.testing.scene import NOW, TYPICAL, Scene, a_job, a_typical_job, deleted, states, told
+
+MESSAGE = "Job job has failed because it was active longer than specified deadline"
+
+
+def running(seconds: int | None) -> Scene:
+    """Four workers and two servers that started now."""
+    scene = a_job("TFJob").role("PS", 2).role("Worker", 4).all("Running")
+    return (scene if seconds is None else scene.policy(activeDeadlineSeconds=seconds)).settled()
+
+
+@pytest.mark.parametrize(
+    ("deadline", "later", "is_failed"),
+    [
+        pytest.param(None, 10**9, False, id="none"),
+        pytest.param(0, 0, True, id="0, at once"),
+        pytest.param(2, 0, False, id="2, just started"),
+        pytest.param(2, 1.9, False, id="2, not quite"),
+        pytest.param(2, 2, True, id="2, to the second"),
+        pytest.param(2, 2000, True, id="2, long ago"),
+    ],
+)
+def test_a_job_fails_at_its_deadline(deadline: int | None, later: float, is_failed: bool) -> None:
+    plan = running(deadline).at(later).plan()
+
+    assert plan.status.is_true("Failed") is is_failed
+
+
+def test_the_end_by_the_deadline_removes_everything() -> None:
+    ended = running(2).at(2).after()
+
+    assert (ended.pods, ended.services) == ({}, {})
+
+
+def test_without_a_deadline_everything_stays() -> None:
+    assert len(running(None).at(2).after().pods) == 6
+
+
+@pytest.mark.parametrize("policy", ["None", "Running", "All"])
+def test_the_end_by_the_deadline_does_not_ask_the_clean_policy(policy: str) -> None:
+    scene = a_job("JAXJob").role("Worker", 2).policy(activeDeadlineSeconds=2, cleanPodPolicy=policy).all("Running")
+    scene = scene.settled().pod("Worker", 1, "Succeeded")
+
+    plan = scene.at(2).plan()
+
+    assert deleted(plan) == deleted(plan, SERVICES) == ["job-worker-0", "job-worker-1"]
+
+
+def test_in_2021_the_end_by_the_deadline_followed_the_clean_policy() -> None:
+    scene = a_job("JAXJob").role("Worker", 2).policy(activeDeadlineSeconds=2, cleanPodPolicy="Running")
+    scene = scene.having(compat_2021=True).all("Running").settled().pod("Worker", 1, "Succeeded")
+
+    plan = scene.at(2).plan()
+
+    assert deleted(plan) == ["job-worker-0"]
+
+
+@pytest.mark.parametrize("kind", TYPICAL)
+def test_the_end_by_the_deadline_is_explained(kind: str) -> None:
+    scene = a_typical_job(kind).policy(activeDeadlineSeconds=5).all("Running").settled()
+
+    plan = scene.at(5).plan()
+
+    failed = plan.status.conditions[-1]
+    assert (failed.type, failed.reason, failed.message) == ("Failed", f"{kind}Failed", MESSAGE)
+    assert (f"{kind}Failed", MESSAGE) in told(plan)
+
+
+def test_the_end_by_the_deadline_is_stamped() -> None:
+    status = running(2).at(60).plan().status
+
+    assert status.completion_time == "2023-11-14T22:14:20Z"
+
+
+def test_a_job_that_ran_into_its_deadline_no_longer_runs() -> None:
+    assert states(running(2).at(2).plan().status) == ["Created", "Running(False)", "Failed"]
+
+
+def test_the_job_is_looked_at_again_when_its_deadline_comes() -> None:
+    assert running(100).at(30).plan().wake_after == 70
+
+
+def test_without_a_deadline_nobody_need_look_again() -> None:
+    assert running(None).plan().wake_after is None
+
+
+def test_a_new_job_is_looked_at_again_when_its_deadline_comes() -> None:
+    scene = a_job("TFJob").role("Worker").policy(activeDeadlineSeconds=100)
+
+    assert scene.plan().wake_after == 100
+
+
+def test_a_changed_deadline_counts_from_the_start_too() -> None:
+    scene = running(100).policy(activeDeadlineSeconds=40)
+
+    assert scene.at(30).plan().wake_after == 10
+
+
+def test_the_sooner_of_deadline_and_replacement_is_waited_for() -> None:
+    scene = a_job("JAXJob").role("Worker", 2, "ExitCode").policy(activeDeadlineSeconds=100).all("Running").settled()
+    failed = scene.pod("Worker", 1, "Failed", exit_code=137, attempt=4)
+
+    found = [failed.plan().wake_after, failed.policy(activeDeadlineSeconds=5).plan().wake_after]
+
+    assert found == [16, 5]
+
+
+def test_a_suspended_job_has_no_deadline() -> None:
+    scene = running(2).policy(suspend=True).at(60)
+
+    plan = scene.plan()
+
+    assert (plan.status.is_true("Failed"), plan.wake_after) == (False, None)
+
+
+def test_resuming_starts_the_clock_anew() -> None:
+    scene = running(100).policy(suspend=True).at(60).settled()
+
+    resumed = scene.policy(suspend=False).at(60).settled()
+
+    assert resumed.plan().wake_after == 100
+
+
+def test_a_job_that_succeeded_by_its_deadline_has_succeeded() -> None:
+    scene = running(2).all("Succeeded", exit_code=0).at(2)
+
+    assert states(scene.plan().status)[-1] == "Succeeded"
+
+
+def test_a_finished_job_has_no_deadline() -> None:
+    scene = running(100).all("Succeeded", exit_code=0).settled()
+
+    assert scene.at(1000).plan().wake_after is None
+
+
+def test_while_a_group_waits_to_be_admitted_the_deadline_does_not_run() -> None:
+    scene = a_job("JAXJob").role("Worker").policy(activeDeadlineSeconds=10).having(gang_scheduler="volcano")
+
+    held = scene.group("Pending").settled().at(1000)
+
+    assert (held.plan().status.is_true("Failed"), held.job.status.start_time) == (False, None)
+
+
+def test_a_restarted_operator_counts_from_the_recorded_start() -> None:
+    scene = a_job("JAXJob").role("Worker").policy(activeDeadlineSeconds=10).all("Running")
+
+    started = scene.after().at(4)
+
+    assert (started.now, started.plan().wake_after) == (NOW + 4, 6)
