@@ -46,8 +46,8 @@ demo: ## Train a small model on three ranks on this machine
 e2e: ## Train every example with its real framework
 	@echo "make e2e: not there yet. It needs the embedded cluster and the examples." >&2; exit 1
 
-test-kubernetes: ## Run the integration suite against a real control plane
-	@echo "make test-kubernetes: not there yet." >&2; exit 1
+test-kubernetes: $(STAMP) ## Run jobs of every kind on a real control plane (built once, or from KUBEBUILDER_ASSETS)
+	$(BIN)/python -m pytest tests/kubernetes
 
 bench: ## Measure against a real control plane
 	@echo "make bench: not there yet." >&2; exit 1

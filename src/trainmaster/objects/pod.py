@@ -22,7 +22,7 @@ class Terminated(Struct, frozen=True, gc=False, rename="camel"):
 
 class ContainerState(Struct, frozen=True, gc=False):
     waiting: Waiting | None = None
-    running: dict[str, str] | None = None
+    running: dict[str, str | None] | None = None
     terminated: Terminated | None = None
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -169,7 +170,7 @@ class Scene:
     def name(self) -> str:
         return str(self.manifest["metadata"]["name"])
 
-    @property
+    @cached_property
     def reading(self) -> reading.Reading:
         return reading.read(self.framework, self.manifest, self.settings)
 
@@ -203,7 +204,7 @@ class Scene:
     def after(self, made: Plan | None = None) -> Scene:
         """The world after the plan was carried out. Deleted pods go at once; created ones are Pending."""
         made = made or self.plan()
-        scene = self.standing(made.status)
+        scene = self if made.status == self.job.status else self.standing(made.status)
         for action in made.actions:
             scene = scene._carried_out(action)
         return scene
@@ -229,7 +230,7 @@ class Scene:
             case Delete(resource, target) if resource == SERVICES:
                 kept = {name: held for name, held in self.services.items() if held.metadata.uid != target.uid}
                 return replace(self, services=kept)
-            case Delete(resource, _) if resource == self.job.resource:
+            case Delete(resource, _) if resource == self.framework.resource:
                 return replace(self, is_deleted=True)
             case Delete(resource, target):
                 return replace(

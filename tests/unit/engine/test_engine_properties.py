@@ -1,21 +1,22 @@
 """What holds for every job in every history: random jobs, random lives, operators that die or look too late.
 
-The machine keeps a small cluster in memory. Pods come to run, end, are deleted by others and go in their own time;
-the user scales, suspends and resumes; the operator plans from what is there or from what was there a while ago, and
-what it asks for is carried out under the server's rules: a status for an older version, a create for a name that is
-taken, a delete or patch for another UID or version are refused.
+A small cluster is kept in memory. Pods come to run, end, are deleted by others and go in their own time; the user
+scales, suspends and resumes; the operator plans from what is there or from what was there a while ago, and what it
+asks for is carried out under the server's rules: a status for an older version, a create for a name that is taken,
+a delete or patch for another UID or version are refused.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import msgspec
-from hypothesis import HealthCheck, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from trainmaster.api.framework import Role
 from trainmaster.api.status import JobStatus
 from trainmaster.engine import gang
 from trainmaster.engine.actions import Action, Create, Delete, Patch
@@ -24,21 +25,23 @@ from trainmaster.engine.plan import Plan, plan
 from trainmaster.frameworks import BUILT_IN
 from trainmaster.objects import timestamp
 from trainmaster.objects.pod import ContainerState, ContainerStatus, Pod, PodStatus, Terminated
-from trainmaster.objects.resource import PODS, SERVICES
+from trainmaster.objects.resource import PODS, SERVICES, Resource
 from trainmaster.testing.scene import UID, Scene, a_job
 
+ENDINGS = (("Failed", 137), ("Succeeded", 0), ("Failed", None), ("Failed", 139), ("Succeeded", None), ("Failed", 1))
+ENDS: tuple[Literal["Succeeded", "Failed"], ...] = ("Succeeded", "Failed")
 PASSES = 12
 """In so many passes a cluster in which nothing happens must have come to rest."""
 
 REMEMBERED = 6
 """How many states ago an operator may have looked."""
 
-OPTIONAL: dict[str, st.SearchStrategy[Any]] = {
-    "cleanPodPolicy": st.sampled_from(["None", "Running", "All", ""]),
-    "backoffLimit": st.integers(0, 3),
-    "activeDeadlineSeconds": st.sampled_from([0, 30, 1000]),
-    "ttlSecondsAfterFinished": st.sampled_from([0, 20]),
-    "suspend": st.booleans(),
+POLICIES: dict[str, st.SearchStrategy[Any]] = {
+    "cleanPodPolicy": st.sampled_from([None, "None", "Running", "All", ""]),
+    "backoffLimit": st.sampled_from([None, None, None, 3, 1, 0]),
+    "activeDeadlineSeconds": st.sampled_from([None, None, None, 5000, 5000, 1000, 0]),
+    "ttlSecondsAfterFinished": st.sampled_from([None, None, 20, 0]),
+    "suspend": st.sampled_from([False, False, False, True]),
 }
 SPECIAL: dict[str, st.SearchStrategy[dict[str, Any]]] = {
     "TFJob": st.fixed_dictionaries(
@@ -61,13 +64,15 @@ def jobs(draw: st.DrawFn) -> Scene:
         chosen |= {"Worker"}
     for role in framework.roles:
         if role.required or role.name in chosen:
-            replicas = draw(st.integers(role.min, 3 if role.max is None else role.max))
-            restart = draw(st.sampled_from([None, "Always", "OnFailure", "Never", "ExitCode"]))
-            scene = scene.role(role.name, replicas, restart)
+            restart = draw(st.sampled_from([None, "ExitCode", "OnFailure", "ExitCode", "Always", "Never"]))
+            scene = scene.role(role.name, _within(role, draw(st.sampled_from([2, 1, 3, 2, 1, 3, 0]))), restart)
     scheduler = draw(st.sampled_from(["", "", "volcano", "my-scheduler", "kube-batch"]))
-    scene = scene.having(gang_scheduler=scheduler, compat_2021=draw(st.booleans()))
-    policy = draw(st.fixed_dictionaries({}, optional=OPTIONAL))
-    return scene.policy(**policy) if policy else scene
+    scene = scene.having(gang_scheduler=scheduler, compat_2021=draw(st.integers(0, 3)) == 3)
+    return scene.policy(**draw(st.fixed_dictionaries(POLICIES)))
+
+
+def _within(role: Role, replicas: int) -> int:
+    return max(role.min, replicas if role.max is None else min(replicas, role.max))
 
 
 # What every plan keeps to.
@@ -75,8 +80,7 @@ def jobs(draw: st.DrawFn) -> Scene:
 
 def checked(observed: Observed, now: float) -> Plan:
     made = plan(observed, now)
-    assert plan(observed, now) == made, "planning changed what was observed"
-    assert plan(replace(observed), now) == made, "the same observation gave another plan"
+    assert plan(observed, now) == made, "the same observation gave another plan"
     _check_order_does_not_matter(observed, now, made)
     _check_status(made.status)
     for action in made.actions:
@@ -84,7 +88,9 @@ def checked(observed: Observed, now: float) -> Plan:
     targets = [(a.resource, a.name) for a in made.actions]
     assert len(targets) == len(set(targets)), "two writes to one object"
     if observed.job.status.is_finished or observed.job.policy.suspend:
-        assert not any(isinstance(a, Create) for a in made.actions), "a job at rest makes something"
+        assert not any(isinstance(a, Create) for a in made.actions), "a job that is over or suspended makes something"
+    if gang.is_holding(observed):
+        assert not any(map(_name_of_new_pod, made.actions)), "a pod is made before its group is admitted"
     for role, done in made.status.completed.items():
         assert not {observed.job.host(role, index) for index in done} & {_name_of_new_pod(a) for a in made.actions}
     assert made.wake_after is None or made.wake_after >= 0
@@ -132,31 +138,33 @@ def _name_of_new_pod(action: Action) -> str | None:
 
 def carried_out(world: Scene, seen: Scene, made: Plan, writes: int) -> Scene:
     """The first so many writes of a plan that was made from what was seen; deleted pods go in their own time."""
-    if made.status != seen.job.status:
-        if world.manifest is not seen.manifest:
-            return world  # the status is for an older version of the job
-        world = world.standing(made.status)
-    for action in sorted(made.actions, key=lambda action: not isinstance(action, Delete))[:writes]:
-        match action:
-            case Delete(resource, target) if resource == PODS:
-                world = _terminating(world, target.uid)
-            case Create() if _is_taken(world, action):
-                pass
-            case Patch(resource, target, _):
-                key = (resource.kind, target.name)
-                if world.others.get(key) is seen.others.get(key):
-                    world = world.after(Plan(world.job.status, (action,)))
-            case _:
-                world = world.after(Plan(world.job.status, (action,)))
-    return world
+    if made.status == seen.job.status:
+        status = world.job.status
+    elif world.manifest is seen.manifest:
+        status = made.status
+    else:
+        return world  # the status is for an older version of the job
+    actions = sorted(made.actions, key=lambda action: not isinstance(action, Delete))[:writes]
+    for action in actions:
+        if isinstance(action, Delete) and action.resource == PODS:
+            world = _terminating(world, action.target.uid)
+    return world.after(Plan(status, tuple(action for action in actions if _is_taken_on(world, seen, action))))
 
 
-def _is_taken(world: Scene, action: Create) -> bool:
-    if action.resource == PODS:
-        return action.name in world.pods
-    if action.resource == SERVICES:
-        return action.name in world.services
-    return (action.resource.kind, action.name) in world.others
+def _is_taken_on(world: Scene, seen: Scene, action: Action) -> bool:
+    """Whether the server does as it is asked; the deletion of pods is seen to elsewhere."""
+    key = (action.resource.kind, action.name)
+    match action:
+        case Create():
+            return not (_names(world, action.resource) & {action.name} or key in world.others)
+        case Patch():
+            return world.others.get(key) is seen.others.get(key)
+        case _:
+            return action.resource != PODS
+
+
+def _names(world: Scene, resource: Resource) -> set[str]:
+    return set(world.pods if resource == PODS else world.services if resource == SERVICES else ())
 
 
 def _terminating(world: Scene, uid: str) -> Scene:
@@ -206,11 +214,16 @@ def _cleared(world: Scene) -> Scene:
 
 
 def check_rest(world: Scene) -> None:
+    if world.is_deleted:
+        return
     made, job = checked(world.observed(), world.now), world.job
     assert (made.status, made.actions, made.marks, made.events) == (job.status, (), (), ())
     if made.wake_after is not None:
-        later = world.at(made.wake_after)
-        assert later.plan() != replace(made, wake_after=later.plan().wake_after), "woken for nothing"
+        later = world.at(made.wake_after).plan()
+        assert (later.status, later.actions) != (made.status, made.actions), "woken for nothing"
+    has_failed = any(pod.status.phase == "Failed" for pod in world.pods.values())
+    if not job.status.is_finished and job.status.is_true("Restarting") and has_failed:
+        assert made.wake_after is not None, "a pod is never replaced"
     companions = [held for held in world.others.values() if held.metadata.is_controlled_by(UID)]
     if job.status.is_finished:
         assert companions == []
@@ -223,164 +236,187 @@ def check_rest(world: Scene) -> None:
         assert not job.status.is_true("Suspended")
 
 
-class Histories(RuleBasedStateMachine):
-    world: Scene
-    past: list[Scene]
+# What happens. Every function takes the cluster and two numbers to choose by, and returns the cluster after it.
 
-    def become(self, world: Scene) -> None:
-        before, self.world = self.past[-1].job.status if self.past else JobStatus(), world
-        after = world.job.status
-        self.past = [*self.past[1 - REMEMBERED :], world]
-        assert all(after.attempts.get(slot, 0) >= count for slot, count in before.attempts.items())
-        if before.is_finished:
-            assert (after.is_true("Succeeded"), after.is_true("Failed")) == (
-                before.is_true("Succeeded"),
-                before.is_true("Failed"),
-            )
 
-    def owned(self) -> list[Pod]:
-        return [pod for pod in self.world.pods.values() if pod.metadata.is_controlled_by(UID)]
+def _owned(world: Scene) -> list[Pod]:
+    return [pod for pod in world.pods.values() if pod.metadata.is_controlled_by(UID)]
 
-    def set_pod(self, pod: Pod) -> None:
-        self.become(replace(self.world, pods={**self.world.pods, pod.name: pod}))
 
-    @initialize(scene=jobs())
-    def begin(self, scene: Scene) -> None:
-        assert scene.problems == []
-        self.past = []
-        self.become(scene)
+def _with(world: Scene, pod: Pod) -> Scene:
+    return replace(world, pods={**world.pods, pod.name: pod})
 
-    def reconcile(self, seen: Scene, writes: int) -> None:
-        made = checked(seen.observed(), self.world.now)
-        self.become(carried_out(self.world, seen, made, writes))
 
-    # The operator.
+def _without(world: Scene, pods: list[Pod], which: int) -> Scene:
+    gone = pods[which % len(pods)].name if pods else None
+    return replace(world, pods={name: pod for name, pod in world.pods.items() if name != gone})
 
-    @precondition(lambda self: not self.world.is_deleted)
-    @rule()
-    def look(self) -> None:
-        self.reconcile(self.world, writes=10**6)
 
-    @precondition(lambda self: not self.world.is_deleted)
-    @rule(writes=st.integers(0, 3))
-    def look_and_die(self, writes: int) -> None:
-        self.reconcile(self.world, writes)
+def a_pod_runs(world: Scene, which: int, restarts: int) -> Scene:
+    pods = [pod for pod in _owned(world) if not pod.is_finished]
+    if not pods:
+        return world
+    container = ContainerStatus(name=world.framework.container, restart_count=restarts % 3)
+    status = PodStatus("Running", container_statuses=(container,))
+    return _with(world, msgspec.structs.replace(pods[which % len(pods)], status=status))
 
-    @precondition(lambda self: not self.world.is_deleted)
-    @rule(job=st.integers(1, REMEMBERED), pods=st.integers(1, REMEMBERED), others=st.integers(1, REMEMBERED))
-    def look_too_late(self, job: int, pods: int, others: int) -> None:
-        """Every cache lags behind by as much as it likes."""
-        past = [self.past[-min(age, len(self.past))] for age in (job, pods, others)]
-        seen = replace(past[0], pods=past[1].pods, services=past[2].services, others=past[2].others, now=self.world.now)
-        self.reconcile(seen, writes=10**6)
 
-    # The kubelets.
-
-    @precondition(lambda self: self.owned())
-    @rule(which=st.integers(0, 9), restarts=st.sampled_from([0, 0, 1, 3]))
-    def pod_runs(self, which: int, restarts: int) -> None:
-        pod = self.owned()[which % len(self.owned())]
+def all_pods_run(world: Scene, which: int, choice: int) -> Scene:
+    for pod in _owned(world):
         if not pod.is_finished:
-            container = ContainerStatus(name=self.world.framework.container, restart_count=restarts)
-            self.set_pod(msgspec.structs.replace(pod, status=PodStatus("Running", container_statuses=(container,))))
-
-    @precondition(lambda self: self.owned())
-    @rule()
-    def all_pods_run(self) -> None:
-        running = {p.name: msgspec.structs.replace(p, status=PodStatus("Running")) for p in self.owned()}
-        kept = {name: pod for name, pod in self.world.pods.items() if name not in running or pod.is_finished}
-        self.become(replace(self.world, pods={**running, **kept}))
-
-    @precondition(lambda self: self.owned())
-    @rule(which=st.integers(0, 9), phase=st.sampled_from(["Succeeded", "Failed"]), code=st.sampled_from([1, 137, None]))
-    def pod_ends(self, which: int, phase: str, code: int | None) -> None:
-        pod = self.owned()[which % len(self.owned())]
-        if not pod.is_finished:
-            known = 0 if phase == "Succeeded" and code is not None else code
-            self.set_pod(_ended(self.world, pod, phase, known))
-
-    @precondition(lambda self: any(pod.metadata.is_terminating for pod in self.owned()))
-    @rule(which=st.integers(0, 9))
-    def pod_goes(self, which: int) -> None:
-        going = [pod.name for pod in self.owned() if pod.metadata.is_terminating]
-        gone = going[which % len(going)]
-        self.become(replace(self.world, pods={name: pod for name, pod in self.world.pods.items() if name != gone}))
-
-    # Others.
-
-    @precondition(lambda self: self.owned())
-    @rule(which=st.integers(0, 9))
-    def somebody_deletes_a_pod(self, which: int) -> None:
-        self.become(_terminating(self.world, self.owned()[which % len(self.owned())].metadata.uid))
-
-    @precondition(lambda self: self.owned())
-    @rule(which=st.integers(0, 9))
-    def a_pod_vanishes(self, which: int) -> None:
-        gone = self.owned()[which % len(self.owned())].name
-        self.become(replace(self.world, pods={name: pod for name, pod in self.world.pods.items() if name != gone}))
-
-    @precondition(lambda self: self.world.services)
-    @rule(which=st.integers(0, 9))
-    def somebody_deletes_a_service(self, which: int) -> None:
-        gone = sorted(self.world.services)[which % len(self.world.services)]
-        kept = {name: service for name, service in self.world.services.items() if name != gone}
-        self.become(replace(self.world, services=kept))
-
-    @rule(which=st.integers(0, 9), phase=st.sampled_from(["Running", "Failed"]))
-    def a_stranger_takes_a_name(self, which: int, phase: str) -> None:
-        free = [m for m in self.world.job.members() if m.name not in self.world.pods]
-        if free:
-            member = free[which % len(free)]
-            self.become(self.world.pod(member.role, member.index, phase, owner="stranger"))
-
-    @precondition(lambda self: ("PodGroup", "job") in self.world.others)
-    @rule(phase=st.sampled_from(["Pending", "Inqueue", "Running", "gone"]))
-    def the_scheduler_moves_the_group(self, phase: str) -> None:
-        group = self.world.others["PodGroup", "job"]
-        if phase == "gone":
-            others = {key: held for key, held in self.world.others.items() if held is not group}
-            self.become(replace(self.world, others=others))
-        else:
-            self.become(self.world.other("PodGroup", group.metadata, group.at("spec"), {"phase": phase}))
-
-    @precondition(lambda self: gang.resource_of(self.world.settings) is not None and not self.world.others)
-    @rule()
-    def the_user_makes_a_group(self) -> None:
-        self.become(self.world.group("Inqueue", owner=""))
-
-    # The user, and time.
-
-    @rule(which=st.integers(0, 9), replicas=st.integers(0, 4))
-    def scale(self, which: int, replicas: int) -> None:
-        roles = [r for r in self.world.framework.roles if self.world.job.has(r.name)]
-        role = roles[which % len(roles)]
-        bounded = max(role.min, replicas if role.max is None else min(replicas, role.max))
-        self.become(self.world.scaled(role.name, bounded))
-
-    @rule()
-    def suspend_or_resume(self) -> None:
-        self.become(self.world.policy(suspend=not self.world.job.policy.suspend))
-
-    @rule(seconds=st.sampled_from([1, 5, 60, 400]))
-    def time_passes(self, seconds: int) -> None:
-        self.become(self.world.at(seconds))
-
-    def teardown(self) -> None:
-        """Left to itself the cluster comes to rest, and does so again when the job is resumed."""
-        for suspended in (self.world.job.policy.suspend, False):
-            if self.world.is_deleted:
-                return
-            held = self.world.policy(suspend=suspended) if self.world.job.policy.suspend != suspended else self.world
-            self.world = at_rest(held)
-            if not self.world.is_deleted:
-                check_rest(self.world)
+            world = _with(world, msgspec.structs.replace(pod, status=PodStatus("Running")))
+    return world
 
 
-TestHistories = Histories.TestCase
-TestHistories.settings = settings(
-    max_examples=150,
-    stateful_step_count=25,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow],
+def a_pod_ends(world: Scene, which: int, choice: int) -> Scene:
+    pods = [pod for pod in _owned(world) if not pod.is_finished]
+    return _with(world, _ended(world, pods[which % len(pods)], *ENDINGS[choice % len(ENDINGS)])) if pods else world
+
+
+def a_pod_is_gone(world: Scene, which: int, choice: int) -> Scene:
+    return _without(world, [pod for pod in _owned(world) if pod.metadata.is_terminating], which)
+
+
+def all_that_was_going_is_gone(world: Scene, which: int, choice: int) -> Scene:
+    return replace(world, pods={n: pod for n, pod in world.pods.items() if not pod.metadata.is_terminating})
+
+
+def somebody_deletes_a_pod(world: Scene, which: int, choice: int) -> Scene:
+    pods = _owned(world)
+    return _terminating(world, pods[which % len(pods)].metadata.uid) if pods else world
+
+
+def a_pod_vanishes(world: Scene, which: int, choice: int) -> Scene:
+    return _without(world, _owned(world), which)
+
+
+def somebody_deletes_a_service(world: Scene, which: int, choice: int) -> Scene:
+    gone = sorted(world.services)[which % len(world.services)] if world.services else ""
+    return replace(world, services={name: service for name, service in world.services.items() if name != gone})
+
+
+def a_stranger_takes_a_name(world: Scene, which: int, choice: int) -> Scene:
+    free = [member for member in world.job.members() if member.name not in world.pods]
+    if not free:
+        return world
+    member = free[which % len(free)]
+    return world.pod(member.role, member.index, "Running" if choice % 2 else "Failed", owner="stranger")
+
+
+def the_scheduler_moves_the_group(world: Scene, which: int, choice: int) -> Scene:
+    group = world.others.get(("PodGroup", "job"))
+    if group is None:
+        return world
+    phase = ("Inqueue", "Running", "Pending", "")[choice % 4]
+    return world.other("PodGroup", group.metadata, group.at("spec"), {"phase": phase})
+
+
+def somebody_deletes_a_companion(world: Scene, which: int, choice: int) -> Scene:
+    return replace(world, others=dict(list(world.others.items())[1:]))
+
+
+def the_user_makes_a_group(world: Scene, which: int, choice: int) -> Scene:
+    is_free = gang.resource_of(world.settings) is not None and not world.others
+    return world.group("Inqueue", owner="") if is_free else world
+
+
+def the_user_scales(world: Scene, which: int, choice: int) -> Scene:
+    roles = [role for role in world.framework.roles if world.job.has(role.name)]
+    role = roles[which % len(roles)]
+    return world.scaled(role.name, _within(role, choice % 5))
+
+
+def the_user_suspends_or_resumes(world: Scene, which: int, choice: int) -> Scene:
+    return world.policy(suspend=not world.job.policy.suspend)
+
+
+def time_passes(world: Scene, which: int, choice: int) -> Scene:
+    return world.at((1, 5, 60, 400)[choice % 4])
+
+
+def nothing_happens(world: Scene, which: int, choice: int) -> Scene:
+    return world
+
+
+Happening = Callable[[Scene, int, int], Scene]
+HAPPENINGS: tuple[Happening, ...] = (
+    all_pods_run,
+    all_pods_run,
+    a_pod_runs,
+    a_pod_ends,
+    a_pod_ends,
+    a_pod_is_gone,
+    all_that_was_going_is_gone,
+    somebody_deletes_a_pod,
+    a_pod_vanishes,
+    somebody_deletes_a_service,
+    a_stranger_takes_a_name,
+    the_scheduler_moves_the_group,
+    the_scheduler_moves_the_group,
+    somebody_deletes_a_companion,
+    the_user_makes_a_group,
+    the_user_scales,
+    the_user_suspends_or_resumes,
+    time_passes,
+    nothing_happens,
 )
+
+
+@dataclass(frozen=True)
+class Look:
+    """How the operator looks: how many states behind its caches are, and after how many writes it dies."""
+
+    job: int = 1
+    pods: int = 1
+    others: int = 1
+    writes: int = 10**6
+
+
+ages = st.integers(1, REMEMBERED)
+looks = st.one_of(
+    st.just(Look()),
+    st.none(),
+    st.builds(Look, writes=st.integers(0, 2)),
+    st.builds(Look, job=ages, pods=ages, others=ages),
+)
+steps = st.tuples(st.sampled_from(HAPPENINGS), st.integers(0, 9), st.integers(0, 9), looks)
+
+
+def looked_at(past: list[Scene], look: Look) -> Scene:
+    """The cluster after the operator has looked at it as it was, planned, and written."""
+    world = past[-1]
+    job, pods, others = (past[-min(age, len(past))] for age in (look.job, look.pods, look.others))
+    seen = replace(job, pods=pods.pods, services=others.services, others=others.others, now=world.now)
+    return carried_out(world, seen, checked(seen.observed(), world.now), look.writes)
+
+
+def check_follows(before: JobStatus, after: JobStatus) -> None:
+    """What a job has been through is never forgotten."""
+    assert all(after.attempts.get(slot, 0) >= count for slot, count in before.attempts.items())
+    if before.is_finished:
+        assert [before.is_true(end) for end in ENDS] == [after.is_true(end) for end in ENDS]
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(job=jobs(), history=st.lists(steps, min_size=12, max_size=40))
+def test_every_history_keeps_to_the_rules_and_comes_to_rest(
+    job: Scene, history: list[tuple[Happening, int, int, Look | None]]
+) -> None:
+    past = [job.after()]
+
+    for happening, which, choice, look in history:
+        if past[0].job.status.is_finished:
+            break
+        after = happening(past[-1], which, choice)
+        if after == past[-1] and after.job.policy.suspend:
+            after = the_user_suspends_or_resumes(after, which, choice)  # or most of its life would be sleep
+        past = [*past[1 - REMEMBERED :], after]
+        if look is not None:
+            past = [*past[1 - REMEMBERED :], looked_at(past, look)]
+            check_follows(past[-2].job.status, past[-1].job.status)
+        if past[-1].is_deleted:
+            return
+
+    rested = at_rest(past[-1])
+    check_rest(rested)
+    check_rest(at_rest(rested.policy(suspend=False)))

@@ -1,0 +1,47 @@
+"""Where the control plane's binaries are: named by KUBEBUILDER_ASSETS, else built once and kept in the user's cache."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+NAMES = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+BUILD = Path(__file__).parent / "build.sh"
+
+
+class Unavailable(Exception):
+    """There is no control plane to be had here; says why, and what would help."""
+
+
+def binaries() -> dict[str, Path]:
+    """etcd and the three, by name."""
+    given = os.environ.get("KUBEBUILDER_ASSETS")
+    directory = Path(given) if given else _built()
+    found = {name: directory / name for name in NAMES}
+    missing = [name for name, path in found.items() if not path.exists()]
+    etcd = directory / "etcd" if (directory / "etcd").exists() else shutil.which("etcd")
+    if missing or etcd is None:
+        absent = ", ".join([*missing, *(["etcd"] if etcd is None else [])])
+        raise Unavailable(f"{directory} holds no {absent}; unset KUBEBUILDER_ASSETS to have them built")
+    return {**found, "etcd": Path(etcd)}
+
+
+def cache() -> Path:
+    """A directory per version of the build script: a changed script builds anew."""
+    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    digest = hashlib.sha256(BUILD.read_bytes()).hexdigest()[:12]
+    return root / "trainmaster" / f"kubernetes-1.20.2-{digest}"
+
+
+def _built() -> Path:
+    directory = cache()
+    if all((directory / name).exists() for name in NAMES) and shutil.which("etcd"):
+        return directory
+    try:
+        subprocess.run(["bash", str(BUILD), str(directory)], check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise Unavailable(f"building Kubernetes from Debian's source package failed: {error}") from error
+    return directory

@@ -1,0 +1,217 @@
+"""Starts and stops a real control plane on free loopback ports, with throwaway data and RBAC on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import socket
+import ssl
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import trustme
+import yaml
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from tools.kubernetes.binaries import Unavailable, binaries
+
+PATIENCE = 90.0
+SCHEDULER = """\
+apiVersion: kubescheduler.config.k8s.io/v1beta1
+kind: KubeSchedulerConfiguration
+leaderElection: {{leaderElect: false}}
+healthzBindAddress: "127.0.0.1:{port}"
+metricsBindAddress: "127.0.0.1:{port}"
+clientConnection: {{kubeconfig: {kubeconfig}, qps: 1000, burst: 2000}}
+"""
+
+
+class ControlPlane:
+    """etcd, kube-apiserver, kube-controller-manager and kube-scheduler as children of this process."""
+
+    def __init__(self, directory: Path) -> None:
+        self._home = directory
+        self._binaries = binaries()
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._tokens = {user: secrets.token_hex(16) for user in ("admin", "manager", "scheduler")}
+        self._ports = dict(zip(("etcd", "peer", "api", "manager", "scheduler", "health"), _free_ports(6), strict=True))
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self._home / "kubeconfig"
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self._ports['api']}"
+
+    @property
+    def token(self) -> str:
+        return self._tokens["admin"]
+
+    def write_kubeconfig(self, path: Path, user: str, token: str) -> Path:
+        """For any other user, say one with the operator's own rights."""
+        cluster = {"server": self.url, "certificate-authority": str(self._home / "ca.crt")}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "lab", "cluster": cluster}],
+            "users": [{"name": user, "user": {"token": token}}],
+            "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": user}}],
+            "current-context": "lab",
+        }
+        path.write_text(yaml.safe_dump(body))
+        return path
+
+    def start(self) -> None:
+        self._write_keys()
+        self._start_etcd()
+        self._start_api()
+        self._wait_for("/readyz")
+        self._start_manager()
+        self._start_scheduler()
+        self._wait_for("/api/v1/namespaces/default/serviceaccounts/default")
+
+    def stop(self) -> None:
+        for child in reversed(self._children.values()):
+            child.terminate()
+        for child in self._children.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(2)
+            child.kill()
+            child.wait()
+
+    def _write_keys(self) -> None:
+        authority = trustme.CA()
+        authority.cert_pem.write_to_path(str(self._home / "ca.crt"))
+        server = authority.issue_cert("127.0.0.1", "localhost", "10.96.0.1", "kubernetes.default.svc")
+        server.private_key_and_cert_chain_pem.write_to_path(str(self._home / "api.pem"))
+        key = ec.generate_private_key(ec.SECP256R1())
+        private = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+        )
+        public = key.public_key().public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+        (self._home / "sa.key").write_bytes(private)
+        (self._home / "sa.pub").write_bytes(public)
+        groups = {"admin": "system:masters", "manager": "", "scheduler": ""}
+        users = {"manager": "system:kube-controller-manager", "scheduler": "system:kube-scheduler"}
+        lines = [f'{token},{users.get(name, name)},{name},"{groups[name]}"' for name, token in self._tokens.items()]
+        (self._home / "tokens.csv").write_text("\n".join(lines) + "\n")
+        self.write_kubeconfig(self.kubeconfig, "admin", self.token)
+
+    def _start_etcd(self) -> None:
+        client, peer = (f"http://127.0.0.1:{self._ports[name]}" for name in ("etcd", "peer"))
+        self._start(
+            "etcd",
+            "--name=lab",
+            f"--data-dir={self._home / 'etcd'}",
+            f"--listen-client-urls={client}",
+            f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=lab={peer}",
+        )
+
+    def _start_api(self) -> None:
+        home = self._home
+        self._start(
+            "kube-apiserver",
+            f"--etcd-servers=http://127.0.0.1:{self._ports['etcd']}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={self._ports['api']}",
+            f"--tls-cert-file={home / 'api.pem'}",
+            f"--tls-private-key-file={home / 'api.pem'}",
+            f"--client-ca-file={home / 'ca.crt'}",
+            f"--token-auth-file={home / 'tokens.csv'}",
+            "--authorization-mode=Node,RBAC",
+            "--allow-privileged=true",
+            "--service-cluster-ip-range=10.96.0.0/16",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={home / 'sa.pub'}",
+            f"--service-account-signing-key-file={home / 'sa.key'}",
+        )
+
+    def _start_manager(self) -> None:
+        kubeconfig = self.write_kubeconfig(self._home / "manager.kubeconfig", "manager", self._tokens["manager"])
+        self._start(
+            "kube-controller-manager",
+            f"--kubeconfig={kubeconfig}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={self._ports['manager']}",
+            "--port=0",
+            "--leader-elect=false",
+            "--use-service-account-credentials",
+            f"--service-account-private-key-file={self._home / 'sa.key'}",
+            f"--root-ca-file={self._home / 'ca.crt'}",
+            "--kube-api-qps=500",
+            "--kube-api-burst=1000",
+        )
+
+    def _start_scheduler(self) -> None:
+        kubeconfig = self.write_kubeconfig(self._home / "scheduler.kubeconfig", "scheduler", self._tokens["scheduler"])
+        config = self._home / "scheduler.yaml"
+        config.write_text(SCHEDULER.format(port=self._ports["health"], kubeconfig=kubeconfig))
+        self._start(
+            "kube-scheduler",
+            f"--config={config}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={self._ports['scheduler']}",
+            "--port=0",
+        )
+
+    def _start(self, name: str, *arguments: str) -> None:
+        log = (self._home / f"{name}.log").open("wb")
+        with log:
+            self._children[name] = subprocess.Popen(
+                [str(self._binaries[name]), *arguments], stdout=log, stderr=log, cwd=self._home
+            )
+
+    def _wait_for(self, path: str) -> None:
+        context = ssl.create_default_context(cafile=str(self._home / "ca.crt"))
+        request = urllib.request.Request(self.url + path, headers={"Authorization": f"Bearer {self.token}"})
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            self._check_children()
+            with contextlib.suppress(urllib.error.URLError, ConnectionError):
+                urllib.request.urlopen(request, context=context, timeout=5).close()
+                return
+            time.sleep(0.1)
+        raise Unavailable(f"{self.url}{path} did not answer within {PATIENCE:g} s; see the logs in {self._home}")
+
+    def _check_children(self) -> None:
+        for name, child in self._children.items():
+            if child.poll() is not None:
+                lines = (self._home / f"{name}.log").read_text(errors="replace").splitlines()[-5:]
+                raise Unavailable(f"{name} ended with {child.returncode}:\n" + "\n".join(lines))
+
+
+@contextlib.contextmanager
+def control_plane() -> Iterator[ControlPlane]:
+    """A running one, in memory where the machine has room for that: etcd syncs after every write."""
+    memory = Path("/dev/shm")
+    parent = memory if memory.is_dir() and os.access(memory, os.W_OK) else None
+    home = Path(tempfile.mkdtemp(prefix="trainmaster-kubernetes-", dir=parent))
+    plane = ControlPlane(home)
+    try:
+        plane.start()
+        yield plane
+    finally:
+        plane.stop()
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
