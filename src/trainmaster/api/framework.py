@@ -171,7 +171,8 @@ class Framework:
     # Derived; not for overriding.
 
     def deciding(self, job: Job) -> str | None:
-        return next((role for role in self.decides if job.has(role)), None)
+        """None where no replica could: a job scaled to nothing waits, it has not succeeded."""
+        return next((role for role in self.decides if job.count(role)), None)
 
     def role(self, name: str) -> Role:
         return next(role for role in self.roles if role.name == name)

@@ -191,3 +191,88 @@ def manifests(
         "cel": cel,
     }
     raise typer.Exit(run(given, crds_only=crds_only))
+
+
+IMAGES = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--image",
+        metavar="PATTERN=WHERE",
+        help="What stands for images of that name: a directory, a virtual environment or a command. Repeatable.",
+    ),
+]
+SANDBOX = Annotated[
+    Literal["auto", "namespaces", "ports"],
+    typer.Option(help="How pods are kept apart: namespaces of their own, or only ports of their own."),
+]
+NODES = Annotated[int, typer.Option(min=1, help="Divide this machine into so many nodes.")]
+PORT = Annotated[int, typer.Option(min=0, max=65535, help="Of the API server, on 127.0.0.1. [any free one]")]
+CONFIG = Annotated[
+    str, typer.Option("--config", metavar="FILE", help="Says what stands for images. [trainmaster.yaml]")
+]
+HOME = Annotated[str, typer.Option("--data-dir", metavar="DIR", help="Where the cluster keeps its things.")]
+
+
+@app.command()
+def run(
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Manifests, directories, or - for stdin.")],
+    image: IMAGES = None,
+    config: CONFIG = "",
+    namespace: Annotated[str, typer.Option("-n", "--namespace", help="For objects that name none.")] = "",
+    timeout: Annotated[float | None, typer.Option(min=0, metavar="SECONDS", help="Give up after so long.")] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster up when the jobs have ended.")] = False,
+    sandbox: SANDBOX = "auto",
+    nodes: NODES = 1,
+    port: PORT = 0,
+    context: Annotated[str, typer.Option(metavar="NAME", help="Run on the cluster of this kubeconfig context.")] = "",
+    kubeconfig: Annotated[str, typer.Option(metavar="FILE", help="Run on the cluster of this kubeconfig.")] = "",
+) -> None:
+    """Run jobs on this machine (or, with --context, on a cluster) and follow them to their end.
+
+    Starts a cluster of its own, submits everything in the files, shows what every rank prints, and ends with the jobs'
+    result: 0 succeeded, 1 failed, 2 bad manifest or usage, 124 timed out, 130 interrupted.
+    """
+    from trainmaster.cli.embedded import EmbeddedOptions
+    from trainmaster.cli.run import RunOptions
+    from trainmaster.cli.run import run as run_jobs
+
+    cluster = EmbeddedOptions(port=port, nodes=nodes, sandbox=sandbox, images=tuple(image or ()), config=config)
+    chosen = RunOptions(tuple(files), namespace, context, kubeconfig, timeout, keep, cluster)
+    raise typer.Exit(run_jobs(chosen))
+
+
+@app.command()
+def up(
+    detach: Annotated[bool, typer.Option("-d", "--detach", help="Leave it running in the background.")] = False,
+    data_dir: HOME = "",
+    image: IMAGES = None,
+    config: CONFIG = "",
+    sandbox: SANDBOX = "auto",
+    nodes: NODES = 1,
+    port: PORT = 0,
+) -> None:
+    """Start a cluster on this machine that speaks the Kubernetes API and runs pods as processes."""
+    from trainmaster.cli.embedded import EmbeddedOptions
+    from trainmaster.cli.up import up as bring_up
+
+    images = tuple(image or ())
+    chosen = EmbeddedOptions(data_dir, port=port, nodes=nodes, sandbox=sandbox, images=images, config=config)
+    raise typer.Exit(bring_up(chosen, detach=detach))
+
+
+@app.command()
+def down(data_dir: HOME = "") -> None:
+    """Stop the cluster that `up` started. What was stored in it is kept."""
+    from trainmaster.cli.up import default_home
+    from trainmaster.cli.up import down as bring_down
+
+    raise typer.Exit(bring_down(Path(data_dir) if data_dir else default_home()))
+
+
+@app.command()
+def status(data_dir: HOME = "") -> None:
+    """Say whether a cluster is up, and how to reach it."""
+    from trainmaster.cli.up import default_home
+    from trainmaster.cli.up import status as tell
+
+    raise typer.Exit(tell(Path(data_dir) if data_dir else default_home()))

@@ -10,6 +10,9 @@ from typing import Any, TextIO
 
 import yaml
 
+CONFIG = "trainmaster.yaml"
+"""Not a manifest: it says what stands for images on this machine."""
+
 
 class BadDocument(Exception):
     """Says which file, where in it, and what to do."""
@@ -44,7 +47,7 @@ def _files(path: Path) -> list[Path]:
         raise BadDocument(f"{path}: no such file or directory")
     if not path.is_dir():
         return [path]
-    found = sorted(p for p in path.iterdir() if p.suffix in (".yaml", ".yml", ".json"))
+    found = sorted(p for p in path.iterdir() if p.suffix in (".yaml", ".yml", ".json") and p.name != CONFIG)
     if not found:
         raise BadDocument(f"{path}: holds no .yaml, .yml or .json file")
     return found

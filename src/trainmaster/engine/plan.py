@@ -106,6 +106,7 @@ def _held(observed: Observed, status: JobStatus, now: float) -> Plan:
     """Waiting for the scheduler to admit the group. The clock of the deadline does not run yet."""
     if status.last_reconcile_time is None:
         status = msgspec.structs.replace(status, last_reconcile_time=timestamp.render(now))
+    status = msgspec.structs.replace(status, start_time=None)
     return Plan(status, tuple(gang.plan_group(observed)))
 
 

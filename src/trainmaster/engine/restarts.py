@@ -71,7 +71,10 @@ def _failure(observed: Observed, slot: Slot) -> Failure:
     pod = observed.pod_at[slot]
     attempt = attempt_of(pod.metadata.annotations)
     counted = observed.job.status.attempts.get(f"{slot[0].lower()}-{slot[1]}", 0) > attempt
-    return Failure(slot, pod, _verdict(observed, slot[0], pod), attempt, counted)
+    verdict = _verdict(observed, slot[0], pod)
+    if verdict is not Verdict.FATAL and pod.metadata.is_terminating and not counted:
+        verdict = Verdict.LEAVING  # somebody else deletes it, whatever it makes of its last seconds
+    return Failure(slot, pod, verdict, attempt, counted)
 
 
 def _verdict(observed: Observed, role: str, pod: Pod) -> Verdict:

@@ -1,9 +1,10 @@
 """How a PyTorch worker waits for its master before its own containers start.
 
-training-operator 1.9 runs `nslookup` in alpine, which every worker must pull, gives up after 200 s, and proves only
-that a name exists. By default we wait in the worker's own image: until the master's name resolves, and then up to
-half a minute for its port, because old versions of torch give up on the first refused connection. Should the image
-have no Python, the wait is skipped; torch retries by itself.
+training-operator 1.9 runs `nslookup` in alpine, which every worker must pull, and gives up after 200 s. By default we
+wait in the worker's own image, for as long as it takes, until the master's name resolves: that is, until its pod has an
+address. We do not try its port: a connection that comes and goes is one that the master's program has to cope with, and
+not every program does. torch itself retries a port that is not open yet. Should the image have no Python, the wait is
+skipped.
 """
 
 from __future__ import annotations
@@ -18,21 +19,13 @@ NAME = "init-pytorch"
 
 _WAIT = """\
 import socket, sys, time
-host, port, patience = sys.argv[1], int(sys.argv[2]), 30
 while True:
     try:
-        socket.getaddrinfo(host, port)
+        socket.getaddrinfo(sys.argv[1], None)
         break
     except OSError:
-        print("waiting for the name", host, flush=True)
+        print("waiting for the name", sys.argv[1], flush=True)
         time.sleep(1)
-deadline = time.monotonic() + patience
-while time.monotonic() < deadline:
-    try:
-        socket.create_connection((host, port), 1).close()
-        break
-    except OSError:
-        time.sleep(0.2)
 """
 
 _IN_OWN_IMAGE = 'python=$(command -v python3 || command -v python) || exit 0; exec "$python" -c "$0" "$@"'
@@ -71,12 +64,11 @@ def init_containers(pod: Json, member: Member) -> list[Json]:
 def _in_own_image(pod: Json, member: Member) -> Json:
     own = template.container_named(pod, ("pytorch",)) or {}
     pull = {"imagePullPolicy": own["imagePullPolicy"]} if "imagePullPolicy" in own else {}
-    master = member.job.host("Master")
     return {
         "name": NAME,
         "image": own.get("image", ""),
         **pull,
-        "command": ["sh", "-c", _IN_OWN_IMAGE, _WAIT, master, str(member.job.ports["Master"])],
+        "command": ["sh", "-c", _IN_OWN_IMAGE, _WAIT, member.job.host("Master")],
         "resources": {"limits": {"cpu": "100m", "memory": "64Mi"}, "requests": {"cpu": "50m", "memory": "16Mi"}},
     }
 

@@ -161,10 +161,11 @@ class Attached:
 
 @dataclass
 class Log:
-    """A log that grows while it is read."""
+    """A log that grows while it is read; `released` once a reader has let go of it."""
 
     lines: list[bytes] = field(default_factory=list)
     is_complete: bool = False
+    released: asyncio.Event = field(default_factory=asyncio.Event)
     _news: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     async def add(self, *lines: bytes, complete: bool = False) -> None:
@@ -174,15 +175,18 @@ class Log:
             self._news.notify_all()
 
     async def read(self, start: int, follow: bool) -> AsyncIterator[bytes]:
-        while True:
-            while start < len(self.lines):
-                yield self.lines[start]
-                start += 1
-            if not follow or self.is_complete:
-                return
-            async with self._news:
-                if start == len(self.lines) and not self.is_complete:
-                    await self._news.wait()
+        try:
+            while True:
+                while start < len(self.lines):
+                    yield self.lines[start]
+                    start += 1
+                if not follow or self.is_complete:
+                    return
+                async with self._news:
+                    if start == len(self.lines) and not self.is_complete:
+                        await self._news.wait()
+        finally:
+            self.released.set()
 
 
 @dataclass

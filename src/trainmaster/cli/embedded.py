@@ -1,0 +1,102 @@
+"""The embedded cluster with the operator in it, as one thing to enter and to leave."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import yaml
+
+from trainmaster import frameworks
+from trainmaster.api.framework import Framework
+from trainmaster.cli.documents import CONFIG, BadDocument
+from trainmaster.cluster.cluster import Cluster, ClusterOptions
+from trainmaster.cluster.images import Images
+from trainmaster.cluster.images_config import ImageError, parse_option
+from trainmaster.kube import config as kubeconfig
+from trainmaster.kube.client import Client
+from trainmaster.kube.errors import AlreadyExists
+from trainmaster.kube.transport import HttpTransport
+from trainmaster.objects.resource import CUSTOM_RESOURCE_DEFINITIONS
+from trainmaster.operator.install import crds
+from trainmaster.operator.main import operate
+from trainmaster.operator.options import Options
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedOptions:
+    home: str = ""
+    """Where the cluster keeps its things; empty: a directory that goes when it ends, and objects in memory only."""
+
+    port: int = 0
+    nodes: int = 1
+    sandbox: Literal["auto", "namespaces", "ports"] = "auto"
+    images: tuple[str, ...] = ()
+    """PATTERN=DIR, PATTERN=VENV or PATTERN=COMMAND, as given with --image."""
+
+    config: str = ""
+    operator: Options = Options(metrics_bind_address="0", health_probe_bind_address="0")
+
+
+def images_of(options: EmbeddedOptions, base: Path) -> Images:
+    """From trainmaster.yaml (named, else beside the manifest, else here) and --image, which wins."""
+    candidates = [Path(options.config)] if options.config else [base / CONFIG, Path(CONFIG)]
+    found = next((path for path in candidates if path.exists()), None)
+    if options.config and found is None:
+        raise BadDocument(f"{options.config}: no such file")
+    try:
+        data = yaml.safe_load(found.read_text()) if found is not None else None
+        configured = Images.from_config(data, found.parent.resolve() if found is not None else Path())
+        given = [parse_option(text, Path()) for text in options.images]
+    except yaml.YAMLError as error:
+        raise BadDocument(f"{found}: not valid YAML: {error}") from error
+    except ImageError as error:
+        raise BadDocument(f"{found or '--image'}: {error}") from error
+    return Images([*configured.mappings, *given])
+
+
+@asynccontextmanager
+async def embedded(options: EmbeddedOptions, base: Path, *, announce: bool) -> AsyncIterator[Client]:
+    """A running cluster with every kind installed and the operator at work; gives a client of it."""
+    images = images_of(options, base)
+    with ExitStack() as stack:
+        home = Path(options.home or stack.enter_context(tempfile.TemporaryDirectory(prefix="trainmaster-")))
+        cluster = Cluster(
+            ClusterOptions(home, options.port, options.nodes, options.sandbox, images, is_durable=bool(options.home))
+        )
+        async with cluster.running():
+            if announce:
+                print(f"export KUBECONFIG={cluster.kubeconfig}", file=sys.stderr)
+            async with _operated(options, cluster) as client:
+                yield client
+
+
+@asynccontextmanager
+async def _operated(options: EmbeddedOptions, cluster: Cluster) -> AsyncIterator[Client]:
+    config = kubeconfig.load(str(cluster.kubeconfig))
+    client, stop = Client(HttpTransport(config)), asyncio.Event()
+    try:
+        await _install(client, frameworks.enabled(options.operator.schemes))
+        async with asyncio.TaskGroup() as group:
+            group.create_task(operate(options.operator, HttpTransport(config), stop), name="operator")
+            try:
+                yield client
+            finally:
+                stop.set()
+    finally:
+        await client.close()
+
+
+async def _install(client: Client, known: Sequence[Framework]) -> None:
+    for crd in crds(known):
+        try:
+            await client.create(CUSTOM_RESOURCE_DEFINITIONS, crd)
+        except AlreadyExists:  # of an earlier run: brought up to date
+            body = {"spec": crd["spec"]}
+            await client.patch(CUSTOM_RESOURCE_DEFINITIONS, crd["metadata"]["name"], body)

@@ -1,0 +1,120 @@
+"""`trainmaster run`: a job from its manifest to its result, on this machine or on a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from trainmaster.api.settings import Settings
+from trainmaster.cli import documents
+from trainmaster.cli.documents import BadDocument
+from trainmaster.cli.embedded import EmbeddedOptions, embedded
+from trainmaster.cli.follow import Follower, Progress
+from trainmaster.cli.screen import Screen, print_summary
+from trainmaster.cli.submit import Submission, Submitter, checked
+from trainmaster.kube import config as kubeconfig
+from trainmaster.kube.client import Client
+from trainmaster.kube.errors import KubeError
+from trainmaster.kube.transport import HttpTransport
+
+SUCCEEDED, FAILED, BAD_INPUT, TIMED_OUT, INTERRUPTED = 0, 1, 2, 124, 130
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    files: tuple[str, ...]
+    namespace: str = ""
+    context: str = ""
+    kubeconfig: str = ""
+    timeout: float | None = None
+    keep: bool = False
+    embedded: EmbeddedOptions = EmbeddedOptions()
+
+    @property
+    def is_remote(self) -> bool:
+        return bool(self.context or self.kubeconfig)
+
+
+def run(options: RunOptions) -> int:
+    """The exit code says what became of the jobs."""
+    try:
+        submission = checked(list(documents.read(options.files)), Settings())
+        if not submission.jobs:
+            raise BadDocument("nothing to run: no training job in what was given")
+        return asyncio.run(_run(options, submission))
+    except BadDocument as error:
+        print(error, file=sys.stderr)
+        return BAD_INPUT
+    except KubeError as error:
+        print(f"trainmaster run: {error}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        print("interrupted: everything that was started has been stopped", file=sys.stderr)
+        return INTERRUPTED
+
+
+async def _run(options: RunOptions, submission: Submission) -> int:
+    console = Console(highlight=False)
+    for advice in submission.advice:
+        print(f"warning: {advice}", file=sys.stderr)
+    async with _cluster(options, _base(options.files)) as (client, namespace):
+        submitter = Submitter(client, options.namespace or namespace, makes_namespaces=not options.is_remote)
+        jobs = await submitter.submit(submission)
+        started = time.monotonic()
+        with Screen(console, several_jobs=len(jobs) > 1) as screen:
+            follower = Follower(client, jobs, screen)
+            is_late = await _within(options.timeout, follower)
+        print_summary(console, follower.progress, time.monotonic() - started)
+        if is_late:
+            print(f"not finished within {options.timeout:g} s", file=sys.stderr)
+            return TIMED_OUT
+        if options.keep and not options.is_remote:
+            await _keep(console)
+        return _result(follower.progress)
+
+
+async def _within(timeout: float | None, follower: Follower) -> bool:
+    """Whether the time ran out before the jobs ended."""
+    try:
+        async with asyncio.timeout(timeout):
+            await follower.follow()
+    except TimeoutError:
+        return True
+    return False
+
+
+def _result(progress: Progress) -> int:
+    return SUCCEEDED if all(status.is_true("Succeeded") for status in progress.jobs.values()) else FAILED
+
+
+async def _keep(console: Console) -> None:
+    console.print("The cluster stays up; press Ctrl-C to end it.")
+    await asyncio.Event().wait()
+
+
+@asynccontextmanager
+async def _cluster(options: RunOptions, base: Path) -> AsyncIterator[tuple[Client, str]]:
+    """A client, and the namespace of those who name none."""
+    if not options.is_remote:
+        async with embedded(options.embedded, base, announce=options.keep) as client:
+            yield client, "default"
+        return
+    config = kubeconfig.load(options.kubeconfig or None, options.context or None)
+    client = Client(HttpTransport(config))
+    try:
+        yield client, config.namespace
+    finally:
+        await client.close()
+
+
+def _base(files: Sequence[str]) -> Path:
+    """Where a trainmaster.yaml is looked for: beside the first manifest, else here."""
+    first = Path(files[0]) if files[0] != "-" else Path()
+    return first if first.is_dir() else first.parent

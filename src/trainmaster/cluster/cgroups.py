@@ -1,0 +1,169 @@
+"""Limits of memory and CPU by control groups, version 1 or 2, where this process may make groups below its own.
+
+Without that right (an ordinary user on most machines) limits are not enforced; `Cgroups.can_limit` says so and the
+kubelet tells it once. Limits on address space are no substitute: training frameworks reserve far more than they use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_PERIOD = 100_000
+
+
+@dataclass(slots=True)
+class Cgroup:
+    """The groups of one container: one directory per hierarchy."""
+
+    directories: dict[str, Path] = field(default_factory=dict)
+
+    @property
+    def joins(self) -> list[str]:
+        """Files a process writes itself into before it becomes the container's command."""
+        return sorted({str(directory / "cgroup.procs") for directory in self.directories.values()})
+
+    def was_oom_killed(self) -> bool:
+        directory = self.directories.get("memory")
+        if directory is None:
+            return False
+        for name in ("memory.events", "memory.oom_control"):
+            words = _read(directory / name).split()
+            if "oom_kill" in words:
+                return words[words.index("oom_kill") + 1] != "0"
+        return False
+
+    def kill(self) -> None:
+        for directory in set(self.directories.values()):
+            for pid in _read(directory / "cgroup.procs").split():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+
+    def remove(self) -> None:
+        for directory in set(self.directories.values()):
+            with contextlib.suppress(OSError):  # gone, or a process is still leaving it: swept with the parent later
+                directory.rmdir()
+
+
+class Cgroups:
+    """The groups of one cluster, below the group this process is in."""
+
+    def __init__(self, parents: dict[str, Path]) -> None:
+        self._parents = parents
+
+    @property
+    def can_limit(self) -> bool:
+        return "memory" in self._parents
+
+    @property
+    def directories(self) -> list[Path]:
+        """Where our groups are, to be recorded for the case that nobody comes to remove them."""
+        return sorted(set(self._parents.values()))
+
+    @classmethod
+    def make(cls, name: str, proc: Path = Path("/proc/self")) -> Cgroups:
+        parents: dict[str, Path] = {}
+        for controller in ("memory", "cpu"):
+            for candidate in _candidates(proc, controller):
+                if made := _make_parent(candidate / name, controller):
+                    parents[controller] = made
+                    break
+        return cls(parents)
+
+    def create(self, name: str, memory: int | None, cpu: float | None) -> Cgroup:
+        """A group for one container with a limit, if it has one; unlimited containers need none."""
+        group = Cgroup()
+        wanted = {"memory": memory, "cpu": cpu}
+        for controller, limit in wanted.items():
+            parent = self._parents.get(controller)
+            if parent is None or limit is None:
+                continue
+            directory = parent / name
+            with contextlib.suppress(OSError):
+                directory.mkdir(exist_ok=True)
+                _set_limit(directory, controller, limit)
+                group.directories[controller] = directory
+        return group
+
+    def close(self) -> None:
+        for parent in self.directories:
+            remove_tree(parent)
+
+
+def remove_tree(parent: Path) -> None:
+    """Our own directory and the containers' below it, as far as no process is in them."""
+    with contextlib.suppress(OSError):
+        for child in parent.iterdir():
+            if child.is_dir():
+                with contextlib.suppress(OSError):
+                    child.rmdir()
+        parent.rmdir()
+
+
+def _set_limit(directory: Path, controller: str, limit: float) -> None:
+    is_v2 = (directory / "cgroup.controllers").exists()
+    if controller == "memory":
+        (directory / ("memory.max" if is_v2 else "memory.limit_in_bytes")).write_text(str(int(limit)))
+        swap = directory / ("memory.swap.max" if is_v2 else "memory.memsw.limit_in_bytes")
+        with contextlib.suppress(OSError):  # a kernel without swap accounting has no such file
+            swap.write_text("0" if is_v2 else str(int(limit)))
+        return
+    quota = max(1000, int(limit * _PERIOD))
+    if is_v2:
+        (directory / "cpu.max").write_text(f"{quota} {_PERIOD}")
+    else:
+        (directory / "cpu.cfs_quota_us").write_text(str(quota))
+
+
+def _candidates(proc: Path, controller: str) -> list[Path]:
+    """Directories below which a group could be made: our own group, then the root of its hierarchy."""
+    own = _own_groups(proc)
+    found: list[Path] = []
+    for mount, kind, options in _mounts(proc):
+        if kind == "cgroup" and controller in options:
+            found += [mount / own.get(controller, "/").lstrip("/"), mount]
+        elif kind == "cgroup2" and controller in _read(mount / "cgroup.controllers").split():
+            found += [mount / own.get("", "/").lstrip("/"), mount]
+    return found
+
+
+def _own_groups(proc: Path) -> dict[str, str]:
+    groups: dict[str, str] = {}
+    for line in _read(proc / "cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        groups.update(dict.fromkeys(controllers.split(","), path))
+    return groups
+
+
+def _mounts(proc: Path) -> list[tuple[Path, str, list[str]]]:
+    found = []
+    for line in _read(proc / "mounts").splitlines():
+        _, target, kind, options, *_ = line.split()
+        if kind in ("cgroup", "cgroup2"):
+            found.append((Path(target), kind, options.split(",")))
+    return found
+
+
+def _make_parent(directory: Path, controller: str) -> Path | None:
+    """Made, and able to pass the controller on to its children; None where that is not allowed."""
+    try:
+        directory.mkdir(exist_ok=True)
+        for above in (directory.parent, directory):
+            control = above / "cgroup.subtree_control"
+            if control.exists() and controller not in control.read_text().split():
+                control.write_text(f"+{controller}")
+    except OSError:
+        with contextlib.suppress(OSError):
+            directory.rmdir()
+        return None
+    return directory
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

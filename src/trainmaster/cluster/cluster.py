@@ -1,0 +1,128 @@
+"""Puts a cluster together: store, registry, API server, controllers, scheduler, kubelet, in one task group.
+
+    cluster = Cluster(ClusterOptions(home))
+    async with cluster.running():
+        ...                      # cluster.url, cluster.kubeconfig
+
+Started in the order in which they need one another; whatever fails ends the whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from trainmaster.cluster import auth
+from trainmaster.cluster.apiserver import ApiServer
+from trainmaster.cluster.auth import ADMIN, Credentials
+from trainmaster.cluster.claims import ClaimKeeper
+from trainmaster.cluster.endpoints import EndpointsKeeper
+from trainmaster.cluster.garbage import GarbageCollector
+from trainmaster.cluster.images import Images
+from trainmaster.cluster.jobs import JobKeeper
+from trainmaster.cluster.kubelet import Kubelet
+from trainmaster.cluster.namespaces import NamespaceKeeper
+from trainmaster.cluster.node import NodeKeeper
+from trainmaster.cluster.podapi import RegistryPodApi
+from trainmaster.cluster.registry import Registry
+from trainmaster.cluster.runtime import PodRuntime
+from trainmaster.cluster.sandbox import Kind as SandboxKind
+from trainmaster.cluster.sandbox import open_sandbox
+from trainmaster.cluster.scheduler import Scheduler
+from trainmaster.cluster.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    home: Path
+    """Keys, logs, volumes and, if durable, objects live here."""
+
+    port: int = 0
+    nodes: int = 1
+    sandbox: SandboxKind = "auto"
+    images: Images = field(default_factory=Images)
+    is_durable: bool = True
+
+
+class Runnable(Protocol):
+    async def run(self) -> None: ...
+
+
+class Cluster:
+    def __init__(self, options: ClusterOptions, *, now: Callable[[], float] = time.time) -> None:
+        self._options = options
+        self._now = now
+        self.url = ""
+        self.sandbox_kind = ""
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self._options.home / "kubeconfig"
+
+    @property
+    def token(self) -> str:
+        return self._credentials.token
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Everything runs within; everything has ended after."""
+        home = self._options.home
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._credentials: Credentials = await asyncio.to_thread(auth.prepare, home / "pki")
+        async with AsyncExitStack() as stack:
+            store = await Store.open(home / "objects.db" if self._options.is_durable else None)
+            stack.push_async_callback(store.close)
+            registry = Registry(store, now=self._now)
+            await registry.start()
+            sandbox = await open_sandbox(self._options.sandbox, home)
+            stack.push_async_callback(sandbox.close)
+            self.sandbox_kind = sandbox.kind
+            nodes = NodeKeeper(registry, now=self._now, count=self._options.nodes)
+            await nodes.register()
+            kubelet = Kubelet(
+                RegistryPodApi(registry, now=self._now),
+                nodes=nodes.names,
+                root=home,
+                images=self._options.images,
+                sandbox=sandbox,
+                now=self._now,
+            )
+            server = ApiServer(
+                registry,
+                runtime=PodRuntime(kubelet),
+                tokens={self.token: ADMIN},
+                tls=self._credentials.server_context(),
+                port=self._options.port,
+            )
+            async with _beside([server, nodes, kubelet, *self._controllers(registry)]):
+                await server.ready.wait()
+                self.url = server.url
+                auth.write_kubeconfig(self.kubeconfig, self.url, self._credentials)
+                yield
+
+    def _controllers(self, registry: Registry) -> list[Runnable]:
+        return [
+            NamespaceKeeper(registry, ca=self._credentials.ca.read_text(), now=self._now),
+            GarbageCollector(registry),
+            EndpointsKeeper(registry),
+            ClaimKeeper(registry, root=self._options.home / "volumes"),
+            JobKeeper(registry, now=self._now),
+            Scheduler(registry, now=self._now),
+        ]
+
+
+@asynccontextmanager
+async def _beside(parts: Sequence[Runnable]) -> AsyncIterator[None]:
+    """Runs them all beside the body, and ends them after it."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(part.run(), name=type(part).__name__) for part in parts]
+        try:
+            yield
+        finally:
+            for task in reversed(tasks):
+                task.cancel()

@@ -1,0 +1,51 @@
+"""What the kubelet needs from the rest of the cluster, and the delays it keeps; tests bring a small world."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from trainmaster.objects.meta import Json
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One change. SYNCED comes once, after everything that was there at the start; its object is empty."""
+
+    type: Literal["ADDED", "MODIFIED", "DELETED", "SYNCED"]
+    object: Json
+
+
+class PodApi(Protocol):
+    """The API server as the kubelet sees it. Nothing here raises for an object that is gone."""
+
+    def watch(self, kind: str) -> AsyncIterator[Seen]:
+        """Every "Pod" or "Service" of the cluster: what there is as ADDED, SYNCED, then changes without end."""
+
+    async def get(self, kind: str, namespace: str, name: str) -> Json | None:
+        """A ConfigMap, Secret, PersistentVolumeClaim, PersistentVolume or Node, or None."""
+
+    async def update_status(self, pod: Json, status: Json) -> None:
+        """Replaces the status of this very pod (by uid); nothing happens if it is gone."""
+
+    async def delete(self, pod: Json) -> None:
+        """Removes this very pod (by uid) now: its processes have ended."""
+
+    async def event(
+        self, pod: Json, kind: Literal["Normal", "Warning"], reason: str, message: str, container: str = ""
+    ) -> None:
+        """Told about the pod, or one of its containers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds. The defaults are Kubernetes' own where it has them."""
+
+    back_off: float = 10.0  # before the second restart, doubled from one to the next
+    back_off_max: float = 300.0
+    back_off_reset: float = 600.0  # a container that ran this long starts with a clean slate
+    retry: float = 2.0  # for what is missing: a config map, a claim, a sandbox
+    refresh: float = 5.0  # how often mounted config maps and secrets are looked at again
+    coalesce: float = 0.01  # status changes this close together are one write
+    log_retention: float = 3600.0  # how long a pod's logs outlive it

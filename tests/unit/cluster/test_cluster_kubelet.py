@@ -1,0 +1,242 @@
+"""The kubelet over a small world in memory, with real processes in real namespaces."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+from trainmaster.cluster.kubelet_api import Timing
+from trainmaster.cluster.launcher import Process
+from trainmaster.testing.podworld import NODE, Lab, PodWorld, a_container, a_lab, a_pod, script
+
+T = TypeVar("T")
+
+
+def in_lab(root: Path, body: Callable[[Lab], Awaitable[T]], timing: Timing | None = None) -> T:
+    async def main() -> T:
+        async with a_lab(root, timing=timing) as lab:
+            return await body(lab)
+
+    return asyncio.run(main())
+
+
+def test_a_pod_runs_to_success_and_leaves_a_log(tmp_path: Path) -> None:
+    async def body(lab: Lab) -> tuple[str, str, PodWorld]:
+        lab.world.add("Pod", a_pod("one", "sh", "-c", "echo hello; echo oops >&2"))
+        return await lab.world.finished("one"), lab.log("one"), lab.world
+
+    phase, log, world = in_lab(tmp_path, body)
+
+    status = world.pod("one")["status"]
+    assert phase == "Succeeded"
+    assert sorted(log.splitlines()) == ["hello", "oops"]
+    assert status["podIP"] == "10.244.0.2"
+    assert status["hostIP"] == "10.244.0.1"
+    assert world.state("one")["terminated"]["exitCode"] == 0
+    assert world.state("one")["terminated"]["reason"] == "Completed"
+    assert {c["type"]: (c["status"], c.get("reason")) for c in status["conditions"]} == {
+        "Initialized": ("True", "PodCompleted"),
+        "Ready": ("False", "PodCompleted"),
+        "ContainersReady": ("False", "PodCompleted"),
+    }
+
+
+def test_a_pod_fails_with_the_code_and_the_message_of_its_container(tmp_path: Path) -> None:
+    async def body(lab: Lab) -> PodWorld:
+        lab.world.add("Pod", a_pod("one", "sh", "-c", "echo because > /dev/termination-log; exit 9"))
+        assert await lab.world.finished("one") == "Failed"
+        return lab.world
+
+    ended = in_lab(tmp_path, body).state("one")["terminated"]
+
+    assert (ended["exitCode"], ended["reason"], ended["message"]) == (9, "Error", "because\n")
+
+
+def test_a_running_pod_is_ready_and_ends_when_it_is_deleted(tmp_path: Path) -> None:
+    async def body(lab: Lab) -> tuple[dict[str, object], float]:
+        world = lab.world
+        world.add("Pod", a_pod("one", "sleep", "1000"))
+        await world.until(lambda: world.phase("one") == "Running")
+        status = world.status("one")
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        world.delete_pod("one")
+        await world.until(lambda: not world.has_pod("one"))
+        return status, loop.time() - before
+
+    status, took = in_lab(tmp_path, body)
+
+    assert status["ready"] is True
+    assert status["started"] is True
+    assert "running" in status["state"]  # type: ignore[operator]  # JSON
+    assert took < 10  # SIGTERM was enough: no waiting for the end of the grace period
+
+
+def test_a_pod_that_ignores_sigterm_is_killed_when_its_grace_is_over(tmp_path: Path) -> None:
+    deaf = "import signal, time; signal.signal(15, signal.SIG_IGN); print('deaf'); time.sleep(1000)"
+
+    async def body(lab: Lab) -> int:
+        lab.world.add("Pod", a_pod("one", *script(deaf)))
+        await lab.until_logged("one", "deaf")
+        process = process_of(lab, "one")
+        lab.world.delete_pod("one", grace=0.3)
+        code = await process.wait()
+        await lab.world.until(lambda: not lab.world.has_pod("one"))
+        return code
+
+    assert in_lab(tmp_path, body) == 137
+
+
+def process_of(lab: Lab, pod: str) -> Process:
+    worker = lab.kubelet.worker("default", pod)
+    process = worker.runners["main"].process if worker else None
+    assert process is not None
+    return process
+
+
+def test_a_pod_deleted_by_force_is_ended_at_once(tmp_path: Path) -> None:
+    async def body(lab: Lab) -> None:
+        world = lab.world
+        world.add("Pod", a_pod("one", "sleep", "1000"))
+        await world.until(lambda: world.phase("one") == "Running")
+        process = process_of(lab, "one")
+        world.remove("Pod", "one")
+        assert await process.wait() == 137
+
+    in_lab(tmp_path, body)
+
+
+def test_pods_find_one_another_and_services_by_name(tmp_path: Path) -> None:
+    names = ["one", "one.default", "one.default.svc", "one.default.svc.cluster.local", "front", "front.default.svc"]
+    look = (
+        f"NAMES = {[*names, 'me.sub']}"
+        + """
+import socket
+for name in NAMES:
+    print(name, socket.gethostbyname(name))
+print(socket.gethostname())
+try: socket.gethostbyname("example.com")
+except OSError: print("no such name")
+"""
+    )
+
+    async def body(lab: Lab) -> str:
+        world = lab.world
+        world.add("Service", {"metadata": {"name": "front"}, "spec": {"selector": {"app": "one"}, "clusterIP": "None"}})
+        world.add("Pod", a_pod("one", "sleep", "1000"))
+        await world.until(lambda: world.phase("one") == "Running")
+        return await lab.ran(a_pod("two", *script(look), hostname="me", subdomain="sub"))
+
+    seen = in_lab(tmp_path, body).splitlines()
+
+    assert [line.split()[1] for line in seen[:6]] == ["10.244.0.2"] * 6
+    assert seen[6] == "me.sub 10.244.0.3"
+    assert seen[7:] == ["me", "no such name"]
+
+
+def test_pods_of_other_nodes_are_left_alone(tmp_path: Path) -> None:
+    async def body(lab: Lab) -> PodWorld:
+        other = a_pod("other", "true")
+        other["spec"]["nodeName"] = "elsewhere"
+        lab.world.add("Pod", other)
+        lab.world.add("Pod", a_pod("one", "true"))
+        await lab.world.finished("one")
+        return lab.world
+
+    world = in_lab(tmp_path, body)
+
+    assert "status" not in world.pod("other")
+    assert world.pod("one")["spec"]["nodeName"] == NODE
+
+
+def test_a_pod_bound_later_is_started_then(tmp_path: Path) -> None:
+    async def body(lab: Lab) -> str:
+        pod = a_pod("one", "true")
+        del pod["spec"]["nodeName"]
+        held = lab.world.add("Pod", pod)
+        lab.world.add("Pod", {**held, "spec": {**held["spec"], "nodeName": NODE}})
+        return await lab.world.finished("one")
+
+    assert in_lab(tmp_path, body) == "Succeeded"
+
+
+def test_containers_lost_with_the_last_cluster_fail_or_restart_by_policy(tmp_path: Path) -> None:
+    running = {
+        "phase": "Running",
+        "startTime": "2024-01-01T00:00:00Z",
+        "containerStatuses": [
+            {"name": "main", "restartCount": 2, "state": {"running": {"startedAt": "2024-01-01T00:00:00Z"}}}
+        ],
+    }
+
+    async def body(lab: Lab) -> PodWorld:
+        lab.world.add("Pod", {**a_pod("never", "true"), "status": running})
+        lab.world.add("Pod", {**a_pod("again", "sh", "-c", "exit 0", restartPolicy="OnFailure"), "status": running})
+        await lab.world.finished("never")
+        await lab.world.finished("again")
+        return lab.world
+
+    world = in_lab(tmp_path, body)
+
+    assert world.phase("never") == "Failed"
+    assert world.state("never")["terminated"]["exitCode"] == 137
+    assert world.phase("again") == "Succeeded"
+    assert world.status("again")["restartCount"] == 3
+    assert world.status("again")["lastState"]["terminated"]["reason"] == "ContainerStatusUnknown"
+
+
+def test_a_finished_pod_of_the_last_cluster_is_not_run_again(tmp_path: Path) -> None:
+    async def body(lab: Lab) -> PodWorld:
+        lab.world.add("Pod", {**a_pod("done", "false"), "status": {"phase": "Succeeded"}})
+        lab.world.add("Pod", a_pod("one", "true"))
+        await lab.world.finished("one")
+        lab.world.delete_pod("done")
+        await lab.world.until(lambda: not lab.world.has_pod("done"))
+        return lab.world
+
+    world = in_lab(tmp_path, body)
+
+    assert world.reasons() == ["Started"]
+
+
+def test_status_writes_are_few(tmp_path: Path) -> None:
+    async def body(lab: Lab) -> int:
+        lab.world.add("Pod", a_pod("one", "true", containers=[a_container("true", name=f"c{n}") for n in range(5)]))
+        await lab.world.finished("one")
+        return lab.world.writes
+
+    writes = in_lab(tmp_path, body, Timing(coalesce=0.5))
+
+    assert writes <= 2
+
+
+def test_logs_outlive_the_pod_until_their_time_is_over(tmp_path: Path) -> None:
+    async def body(lab: Lab) -> tuple[bool, bool]:
+        world = lab.world
+        uid = world.add("Pod", a_pod("one", "echo", "hello"))["metadata"]["uid"]
+        await world.finished("one")
+        world.delete_pod("one")
+        await world.until(lambda: not world.has_pod("one"))
+        log = tmp_path / "pods" / uid / "main" / "0.log"
+        was_there = log.exists()
+        await asyncio.wait([task for task in asyncio.all_tasks() if task.get_name() == "pod one"], timeout=20)
+        return was_there, log.exists()
+
+    assert in_lab(tmp_path, body, Timing(log_retention=0.2)) == (True, False)
+
+
+def test_twenty_pods_at_once_all_run_and_leave_nothing(tmp_path: Path) -> None:
+    async def body(lab: Lab) -> list[str]:
+        world = lab.world
+        names = [f"pod-{number}" for number in range(20)]
+        for name in names:
+            world.add("Pod", a_pod(name, "true"))
+        phases = [await world.finished(name) for name in names]
+        for name in names:
+            world.delete_pod(name)
+        await world.until(lambda: not any(world.has_pod(name) for name in names))
+        return phases
+
+    assert in_lab(tmp_path, body) == ["Succeeded"] * 20
