@@ -39,6 +39,11 @@ def record(properties: Json, **more: Any) -> Json:
     return {"type": "object", "properties": properties, **KEEP, **more}
 
 
+def told(schema: Json, description: str) -> Json:
+    """With the words that `kubectl explain` shows."""
+    return {**schema, "description": description}
+
+
 ANYTHING = record({})
 CONTAINER = record(
     {
@@ -65,24 +70,34 @@ POD_TEMPLATE = record(
         ),
     }
 )
-REPLICA_SPEC = record({"replicas": integer(0, MAX_REPLICAS), "restartPolicy": STRING, "template": POD_TEMPLATE})
+REPLICA_SPEC = record(
+    {
+        "replicas": told(integer(0, MAX_REPLICAS), "How many of them; 1 if unset."),
+        "restartPolicy": told(
+            STRING, "Always, OnFailure, Never, or ExitCode: replace a pod that exits with 128 or more."
+        ),
+        "template": told(POD_TEMPLATE, "The pod of each; one container must bear the framework's name."),
+    }
+)
 SCHEDULING_POLICY = record(
     {
-        "minAvailable": integer(),
-        "queue": STRING,
-        "minResources": mapping(INT_OR_STRING),
-        "priorityClass": STRING,
-        "scheduleTimeoutSeconds": integer(),
+        "minAvailable": told(integer(), "Pods that must be scheduled together; all if unset."),
+        "queue": told(STRING, "Volcano's queue."),
+        "minResources": told(mapping(INT_OR_STRING), "What must be free together; the sum of requests if unset."),
+        "priorityClass": told(STRING, "Of the whole group (Volcano)."),
+        "scheduleTimeoutSeconds": told(integer(), "How long the group may wait (scheduler-plugins)."),
     }
 )
 RUN_POLICY_FIELDS: Json = {
-    "cleanPodPolicy": STRING,
-    "ttlSecondsAfterFinished": integer(),
-    "activeDeadlineSeconds": integer(maximum=2**53, bits=64),
-    "backoffLimit": integer(),
-    "suspend": BOOLEAN,
-    "managedBy": STRING,
-    "schedulingPolicy": SCHEDULING_POLICY,
+    "cleanPodPolicy": told(STRING, "Which pods go when the job has ended: None, Running (Pending too), or All."),
+    "ttlSecondsAfterFinished": told(integer(), "The job is deleted so many seconds after its end; kept if unset."),
+    "activeDeadlineSeconds": told(
+        integer(maximum=2**53, bits=64), "The job fails when it has been active so long since its start or resumption."
+    ),
+    "backoffLimit": told(integer(), "Restarts the job may have, of containers in place and of pods, together."),
+    "suspend": told(BOOLEAN, "Take the job's pods away; set to false to start it anew."),
+    "managedBy": told(STRING, "Who runs the job; another's jobs are not touched."),
+    "schedulingPolicy": told(SCHEDULING_POLICY, "Of the job's PodGroup, where gang scheduling is on."),
 }
 INLINED_POLICY = "RunPolicy"
 """mxnet- and xgboost-operator meant to inline the policy and in effect read it from this key."""
@@ -108,8 +123,8 @@ STATUS = record(
         "replicaStatuses": mapping(
             record({"active": COUNTER, "succeeded": COUNTER, "failed": COUNTER, "selector": STRING})
         ),
-        "attempts": mapping(COUNTER),
-        "completed": mapping(array(COUNTER)),
+        "attempts": told(mapping(COUNTER), "Pods replaced by the operator, by slot."),
+        "completed": told(mapping(array(COUNTER)), "Replicas that are done, by role."),
         "startTime": TIME,
         "completionTime": TIME,
         "lastReconcileTime": TIME,
@@ -122,12 +137,14 @@ QUEUE_RULE: Json = {
 
 
 def spec_schema(framework: Framework) -> Json:
-    policy = {**RUN_POLICY_FIELDS, "managedBy": {**STRING, "enum": [*framework.managers, MULTIKUEUE]}}
-    nested = {**policy, "suspend": {**BOOLEAN, "default": False}}
+    managed_by = {**RUN_POLICY_FIELDS["managedBy"], "enum": [*framework.managers, MULTIKUEUE]}
+    policy = {**RUN_POLICY_FIELDS, "managedBy": managed_by}
+    nested = {**policy, "suspend": {**policy["suspend"], "default": False}}
+    roles = ", ".join(role.name for role in framework.roles)
     return record(
         {
-            framework.replicas_field: mapping(REPLICA_SPEC),
-            "runPolicy": record(nested),
+            framework.replicas_field: told(mapping(REPLICA_SPEC), f"The replicas by role: {roles}."),
+            "runPolicy": told(record(nested), "How long the job lives, how often it restarts, what it leaves behind."),
             INLINED_POLICY: record(policy),
             **policy,  # flat, as the operators before 2020 had them and their manifests still do
             **framework.fields,

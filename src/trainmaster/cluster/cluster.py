@@ -34,7 +34,9 @@ from trainmaster.cluster.runtime import PodRuntime
 from trainmaster.cluster.sandbox import Kind as SandboxKind
 from trainmaster.cluster.sandbox import open_sandbox
 from trainmaster.cluster.scheduler import Scheduler
+from trainmaster.cluster.statefulsets import StatefulSetKeeper
 from trainmaster.cluster.store import Store
+from trainmaster.cluster.workloads import deployments, replica_sets
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,9 @@ class Cluster:
             EndpointsKeeper(registry),
             ClaimKeeper(registry, root=self._options.home / "volumes"),
             JobKeeper(registry, now=self._now),
+            StatefulSetKeeper(registry, now=self._now),
+            deployments(registry, now=self._now),
+            replica_sets(registry, now=self._now),
             Scheduler(registry, now=self._now),
         ]
 

@@ -34,7 +34,7 @@ class MXNet(Framework):
     decides = ("Tuner", "Scheduler", "Worker")
     clean_pod_policy_2021 = "All"
     replaces_evicted = False
-    fields = {"jobMode": schema.STRING}
+    fields = {"jobMode": schema.told(schema.STRING, "MXTrain or MXTune.")}
     required_fields = ("jobMode",)
     replica_fields = ("label",)
 

@@ -27,7 +27,7 @@ class Paddle(Framework):
     decides = ("Master", "Worker")
     restart_policy = "OnFailure"
     scalable_role = "Worker"
-    fields = {"elasticPolicy": ELASTIC_POLICY}
+    fields = {"elasticPolicy": schema.told(ELASTIC_POLICY, "Between how many workers the job may go on.")}
 
     def default(self, job: Job) -> Job:
         return with_elastic_bounds(job)

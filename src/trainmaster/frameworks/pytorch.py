@@ -55,7 +55,10 @@ class PyTorch(Framework):
     decides = ("Master", "Worker")
     restart_policy = "OnFailure"
     scalable_role = "Worker"
-    fields = {"nprocPerNode": schema.INT_OR_STRING, "elasticPolicy": ELASTIC_POLICY}
+    fields = {
+        "nprocPerNode": schema.told(schema.INT_OR_STRING, "Processes per replica: auto, cpu, gpu or a number."),
+        "elasticPolicy": schema.told(ELASTIC_POLICY, "Between how many workers torchrun may go on, and how they meet."),
+    }
     companion_resources = (HORIZONTAL_POD_AUTOSCALERS,)
 
     def default(self, job: Job) -> Job:

@@ -21,7 +21,10 @@ class TensorFlow(Framework):
     decides = ("Chief", "Master", "Worker")
     clean_pod_policy_2021 = "Running"
     env_in_every_container = False
-    fields = {"successPolicy": schema.STRING, "enableDynamicWorker": schema.BOOLEAN}
+    fields = {
+        "successPolicy": schema.told(schema.STRING, "AllWorkers: all must succeed; otherwise worker 0 decides."),
+        "enableDynamicWorker": schema.told(schema.BOOLEAN, "Workers may come and go while the job runs."),
+    }
 
     def env(self, member: Member) -> Env:
         job = member.job
