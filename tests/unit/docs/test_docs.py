@@ -81,10 +81,13 @@ def test_every_trainmaster_command_of_the_readmes_works(line):
     assert result.stdout
 
 
-def test_the_example_is_valid_yaml_of_a_known_kind():
-    body = yaml.safe_load((ROOT / "examples" / "pytorchjob.yaml").read_text())
+@pytest.mark.parametrize("example", sorted(ROOT.glob("examples/[0-9]*")), ids=lambda path: path.name)
+def test_every_example_is_complete_and_of_a_known_kind(example):
+    bodies = list(yaml.safe_load_all((example / "job.yaml").read_text()))
 
-    assert frameworks.serving(body["apiVersion"], body["kind"])
+    assert any(frameworks.serving(body["apiVersion"], body["kind"]) for body in bodies)
+    for name in ("train.py", "trainmaster.yaml", "README.md"):
+        assert (example / name).exists(), name
 
 
 def test_help_is_quick():
