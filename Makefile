@@ -40,17 +40,17 @@ golden: $(STAMP) ## Rewrite the golden plans; review the difference as code
 generate: $(STAMP) ## Rewrite what is derived: deploy/
 	$(BIN)/python -m tools.generate
 
-demo: ## Train a small model on three ranks on this machine
-	@echo "make demo: not there yet. It needs the embedded cluster, which is the next thing to be built." >&2; exit 1
+demo: $(STAMP) ## Train a small model on three ranks of PyTorch on this machine
+	@$(BIN)/python -m tools.demo
 
-e2e: ## Train every example with its real framework
-	@echo "make e2e: not there yet. It needs the embedded cluster and the examples." >&2; exit 1
+e2e: $(STAMP) ## Train every example with its real framework, and try the unmodified SDK
+	$(BIN)/python -m pytest tests/e2e
 
 test-kubernetes: $(STAMP) ## Run jobs of every kind on a real control plane (built once, or from KUBEBUILDER_ASSETS)
 	$(BIN)/python -m pytest tests/kubernetes
 
-bench: ## Measure against a real control plane
-	@echo "make bench: not there yet." >&2; exit 1
+bench: $(STAMP) ## Measure the API server, the operator, start-up and a thousand pods
+	$(BIN)/python -m benchmarks
 
 clean: ## Remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -447,10 +447,71 @@ def test_wait_returns_when_the_condition_holds(kubectl: Kubectl, trains: None):
 
 
 def test_wait_for_deletion_sees_it(kubectl: Kubectl):
-    kubectl.run("apply", "-f", "-", send=a_config("c"))
+    config = a_config("c")
+    config["metadata"]["finalizers"] = ["example.com/hold"]
+    kubectl.run("apply", "-f", "-", send=config)
     kubectl.run("delete", "cm", "c", "--wait=false")
+    command = kubectl.command("wait", "--for=delete", "cm/c", "--timeout=30s", "-v=6")
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=kubectl.environment()) as waiting:
+        assert waiting.stderr is not None
+        watched = next(line for line in waiting.stderr if "watch=true" in line)
 
-    kubectl.run("wait", "--for=delete", "cm/c", "--timeout=10s", code=0)
+        kubectl.run("patch", "cm", "c", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+        waiting.communicate(timeout=40)
+
+    assert "200 OK" in watched
+    assert waiting.returncode == 0
+
+
+def test_events_are_found_by_what_they_are_about(kubectl: Kubectl):
+    for name in "ab":
+        about = {"kind": "Pod", "namespace": kubectl.namespace, "name": name, "apiVersion": "v1"}
+        event = {"involvedObject": about, "reason": "Tested", "message": f"about {name}", "type": "Warning"}
+        kubectl.run(
+            "create", "-f", "-", send={"apiVersion": "v1", "kind": "Event", "metadata": {"name": name}, **event}
+        )
+
+    found = kubectl.run("get", "events", "--field-selector", "involvedObject.name=a")
+
+    assert columns(found) == ["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"]
+    assert "about a" in found
+    assert "about b" not in found
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(("configmap", "c", "--from-literal=a=1"), id="configmap"),
+        pytest.param(("secret", "generic", "s", "--from-literal=a=1"), id="secret"),
+        pytest.param(("deployment", "d", "--image=busybox", "--port=80", "--replicas=0"), id="deployment"),
+        pytest.param(("job", "j", "--image=busybox", "--", "sh", "-c", "exit 3"), id="job"),
+        pytest.param(("role", "r", "--verb=get,list", "--resource=pods"), id="role"),
+        pytest.param(("service", "clusterip", "s", "--tcp=80:http"), id="service"),
+    ],
+)
+def test_what_kubectl_sends_in_protobuf_is_what_it_would_send_in_json(kubectl: Kubectl, arguments: tuple[str, ...]):
+    command, flags = (arguments, ()) if "--" not in arguments else _split(arguments)
+    wanted = json.loads(kubectl.run("create", *command, "--dry-run=client", "-o", "json", *flags))
+
+    made = json.loads(kubectl.run("create", *command, "-o", "json", *flags))
+
+    assert missing(wanted, made) == []
+
+
+def _split(arguments: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    place = arguments.index("--")
+    return arguments[:place], arguments[place:]
+
+
+def missing(wanted: Any, made: Any, path: str = "") -> list[str]:
+    """Paths of what is wanted and not there, or not like that."""
+    if isinstance(wanted, dict) and isinstance(made, dict):
+        pairs = [(f"{path}.{key}", value, made.get(key)) for key, value in wanted.items()]
+        return [found for name, value, other in pairs for found in missing(value, other, name) if value is not None]
+    if isinstance(wanted, list) and isinstance(made, list) and len(wanted) == len(made):
+        pairs = [(f"{path}[{n}]", value, made[n]) for n, value in enumerate(wanted)]
+        return [found for name, value, other in pairs for found in missing(value, other, name)]
+    return [] if wanted == made or (not wanted and not made) else [path]
 
 
 def test_custom_resources_have_columns_short_names_and_checks(kubectl: Kubectl, trains: None):

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 import trainmaster
+from trainmaster.cli.app_objects import objects
 from trainmaster.operator.options import LEADER_ELECTION_ID, Options
 
 app = typer.Typer(
@@ -263,7 +264,7 @@ def up(
 @app.command()
 def down(data_dir: HOME = "") -> None:
     """Stop the cluster that `up` started. What was stored in it is kept."""
-    from trainmaster.cli.up import default_home
+    from trainmaster.cli.home import default_home
     from trainmaster.cli.up import down as bring_down
 
     raise typer.Exit(bring_down(Path(data_dir) if data_dir else default_home()))
@@ -272,7 +273,10 @@ def down(data_dir: HOME = "") -> None:
 @app.command()
 def status(data_dir: HOME = "") -> None:
     """Say whether a cluster is up, and how to reach it."""
-    from trainmaster.cli.up import default_home
+    from trainmaster.cli.home import default_home
     from trainmaster.cli.up import status as tell
 
     raise typer.Exit(tell(Path(data_dir) if data_dir else default_home()))
+
+
+app.add_typer(objects)

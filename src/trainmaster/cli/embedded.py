@@ -7,7 +7,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -61,15 +61,24 @@ def images_of(options: EmbeddedOptions, base: Path) -> Images:
     return Images([*configured.mappings, *given])
 
 
+def _cluster_options(options: EmbeddedOptions, base: Path, home: Path) -> ClusterOptions:
+    return ClusterOptions(
+        home,
+        options.port,
+        options.nodes,
+        options.sandbox,
+        images_of(options, base),
+        is_durable=bool(options.home),
+        workdir=str(base.resolve()),
+    )
+
+
 @asynccontextmanager
 async def embedded(options: EmbeddedOptions, base: Path, *, announce: bool) -> AsyncIterator[Client]:
     """A running cluster with every kind installed and the operator at work; gives a client of it."""
-    images = images_of(options, base)
     with ExitStack() as stack:
         home = Path(options.home or stack.enter_context(tempfile.TemporaryDirectory(prefix="trainmaster-")))
-        cluster = Cluster(
-            ClusterOptions(home, options.port, options.nodes, options.sandbox, images, is_durable=bool(options.home))
-        )
+        cluster = Cluster(_cluster_options(options, base, home))
         async with cluster.running():
             if announce:
                 print(f"export KUBECONFIG={cluster.kubeconfig}", file=sys.stderr)
@@ -84,13 +93,21 @@ async def _operated(options: EmbeddedOptions, cluster: Cluster) -> AsyncIterator
     try:
         await _install(client, frameworks.enabled(options.operator.schemes))
         async with asyncio.TaskGroup() as group:
-            group.create_task(operate(options.operator, HttpTransport(config), stop), name="operator")
+            operator = _fitting(options.operator, cluster)
+            group.create_task(operate(operator, HttpTransport(config), stop), name="operator")
             try:
                 yield client
             finally:
                 stop.set()
     finally:
         await client.close()
+
+
+def _fitting(operator: Options, cluster: Cluster) -> Options:
+    """Where pods share this machine's network no name resolves, so none may be waited for; addresses are rewritten."""
+    if cluster.sandbox_kind == "ports" and operator.init_container.mode == "auto":
+        return replace(operator, init_container=replace(operator.init_container, mode="never"))
+    return operator
 
 
 async def _install(client: Client, known: Sequence[Framework]) -> None:

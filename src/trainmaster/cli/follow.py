@@ -7,7 +7,8 @@ What is seen becomes `Sighting`s for a `Screen`; how they look is the screen's b
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+import re
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -74,9 +75,20 @@ class Screen(Protocol):
 
 
 class Follower:
-    def __init__(self, client: Client, jobs: Iterable[JobRef], screen: Screen) -> None:
+    def __init__(
+        self,
+        client: Client,
+        jobs: Iterable[JobRef],
+        screen: Screen,
+        *,
+        wants: Callable[[Rank, str], bool] = lambda rank, container: True,
+        log: Iterable[tuple[str, str]] = (),
+    ) -> None:
+        """`wants` says whose logs are read, by rank and container; `log` are parameters such as `tailLines`."""
         self._client = client
         self._screen = screen
+        self._wants = wants
+        self._log = tuple(log)
         self.progress = Progress(jobs={job: JobStatus() for job in jobs})
         self._by_uid = {job.uid: job for job in self.progress.jobs}
         self._streams: set[tuple[str, str, int]] = set()
@@ -91,12 +103,23 @@ class Follower:
                 watches.append(group.create_task(self._watch_pods(namespace, group), name=f"pods of {namespace}"))
                 watches.append(group.create_task(self._watch_events(namespace), name=f"events of {namespace}"))
             await self._over.wait()
+            await self._catch_up(group)
             await self._drain()
             for watch in watches:
                 watch.cancel()
             for reading in self._reading:
                 reading.cancel()
         return self.progress
+
+    async def _catch_up(self, group: asyncio.TaskGroup) -> None:
+        """The end of a job may be heard of before the last pods were: they are looked for once more."""
+        for namespace in sorted({job.namespace for job in self.progress.jobs}):
+            try:
+                page = await self._client.list(PODS, namespace, type=Pod)
+            except KubeError:
+                continue
+            for pod in page.items:
+                self._see_pod(namespace, pod, group)
 
     async def _drain(self, seconds: float = 2.0) -> None:
         """Logs of containers that have ended are read to their end; those of survivors are not waited for long."""
@@ -127,21 +150,25 @@ class Follower:
 
     async def _watch_pods(self, namespace: str, group: asyncio.TaskGroup) -> None:
         async for kind, pod in self._watched(PODS, namespace, Pod):
-            owner = pod.metadata.controller
-            job = self._by_uid.get(owner.uid) if owner is not None else None
-            if job is None or kind == "DELETED":
-                continue
-            self.progress.ranks[f"{namespace}/{pod.name}"] = Rank(job, pod)
-            self._screen.changed(self.progress)
-            for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
-                self._read_log(Rank(job, pod), status, group)
+            if kind != "DELETED":
+                self._see_pod(namespace, pod, group)
+
+    def _see_pod(self, namespace: str, pod: Pod, group: asyncio.TaskGroup) -> None:
+        owner = pod.metadata.controller
+        job = self._by_uid.get(owner.uid) if owner is not None else None
+        if job is None:
+            return
+        self.progress.ranks[f"{namespace}/{pod.name}"] = Rank(job, pod)
+        self._screen.changed(self.progress)
+        for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
+            self._read_log(Rank(job, pod), status, group)
 
     def _read_log(self, rank: Rank, status: ContainerStatus, group: asyncio.TaskGroup) -> None:
         """One stream for every time a container was started."""
         if status.state.running is None and status.state.terminated is None:
             return
         key = (rank.pod.metadata.uid, status.name, status.restart_count)
-        if key not in self._streams:
+        if key not in self._streams and self._wants(rank, status.name):
             self._streams.add(key)
             task = group.create_task(self._show_log(rank, status.name), name=f"log of {rank.pod.name}")
             self._reading.add(task)
@@ -151,7 +178,7 @@ class Follower:
         meta = rank.pod.metadata
         path = PODS.path(meta.namespace, meta.name, "log")
         try:
-            response = await self._client.open(path, (("container", container), ("follow", "true")))
+            response = await self._client.open(path, (("container", container), ("follow", "true"), *self._log))
             async with response, aclosing(response.lines()) as lines:
                 async for line in lines:
                     self._screen.line(rank, container, line.decode(errors="replace").rstrip("\r"))
@@ -164,7 +191,9 @@ class Follower:
         told: set[str] = set()
         async for kind, event in self._watched(EVENTS, namespace, dict[str, Any]):
             regarding = event.get("involvedObject", {})
-            key = f"{regarding.get('uid')} {event.get('reason')} {event.get('message')}"
+            # A back-off that grows from 10 to 20 seconds is the same news.
+            message = re.sub(r"\d+", "", str(event.get("message")))
+            key = f"{regarding.get('uid')} {event.get('reason')} {message}"
             job = self._job_of(namespace, regarding)
             if kind == "DELETED" or event.get("type") != "Warning" or job is None or key in told:
                 continue

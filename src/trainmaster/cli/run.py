@@ -25,6 +25,8 @@ from trainmaster.kube.errors import KubeError
 from trainmaster.kube.transport import HttpTransport
 
 SUCCEEDED, FAILED, BAD_INPUT, TIMED_OUT, INTERRUPTED = 0, 1, 2, 124, 130
+UNMAPPED = "ImageNotMapped"
+"""Why a container waits that has no command, of an image that nothing stands for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,23 +70,52 @@ async def _run(options: RunOptions, submission: Submission) -> int:
         submitter = Submitter(client, options.namespace or namespace, makes_namespaces=not options.is_remote)
         jobs = await submitter.submit(submission)
         started = time.monotonic()
-        with Screen(console, several_jobs=len(jobs) > 1) as screen:
+        with _Attentive(console, several_jobs=len(jobs) > 1) as screen:
             follower = Follower(client, jobs, screen)
-            is_late = await _within(options.timeout, follower)
+            is_late = await _within(options.timeout, follower, screen)
         print_summary(console, follower.progress, time.monotonic() - started)
         if is_late:
             print(f"not finished within {options.timeout:g} s", file=sys.stderr)
             return TIMED_OUT
+        if hopeless := _hopeless(follower.progress):
+            print(hopeless, file=sys.stderr)
         if options.keep and not options.is_remote:
             await _keep(console)
         return _result(follower.progress)
 
 
-async def _within(timeout: float | None, follower: Follower) -> bool:
-    """Whether the time ran out before the jobs ended."""
+class _Attentive(Screen):
+    """A screen that also notices when there is nothing more to wait for."""
+
+    def __init__(self, console: Console, *, several_jobs: bool) -> None:
+        super().__init__(console, several_jobs=several_jobs)
+        self.gave_up = asyncio.Event()
+
+    def changed(self, progress: Progress) -> None:
+        super().changed(progress)
+        if _hopeless(progress):
+            self.gave_up.set()
+
+
+def _hopeless(progress: Progress) -> str:
+    """Why a rank can never start, if there is one: its image means nothing on this machine."""
+    for rank in progress.ranks.values():
+        for status in (*rank.pod.status.init_container_statuses, *rank.pod.status.container_statuses):
+            waiting = status.state.waiting
+            if waiting is not None and waiting.reason == UNMAPPED and not progress.is_over(rank.job):
+                return f"{rank.pod.name} cannot start: {waiting.message}"
+    return ""
+
+
+async def _within(timeout: float | None, follower: Follower, screen: _Attentive) -> bool:
+    """Whether the time ran out before the jobs ended, or one of them turned out to be hopeless."""
     try:
-        async with asyncio.timeout(timeout):
-            await follower.follow()
+        async with asyncio.timeout(timeout), asyncio.TaskGroup() as group:
+            following = group.create_task(follower.follow(), name="follow")
+            giving_up = group.create_task(screen.gave_up.wait(), name="give up")
+            await asyncio.wait((following, giving_up), return_when=asyncio.FIRST_COMPLETED)
+            following.cancel()
+            giving_up.cancel()
     except TimeoutError:
         return True
     return False

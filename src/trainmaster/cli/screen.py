@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -32,7 +32,7 @@ class Screen:
         self._colours: dict[str, str] = {}
         self._live = Live(console=console, refresh_per_second=4, transient=True) if console.is_terminal else None
 
-    def __enter__(self) -> Screen:
+    def __enter__(self) -> Self:
         if self._live is not None:
             self._live.start()
         return self
@@ -108,6 +108,8 @@ def _state(rank: Rank) -> str:
             return waiting.reason
     if rank.pod.metadata.is_terminating and not rank.pod.is_finished:
         return "Terminating"
+    if rank.pod.metadata.is_terminating and rank.pod.status.phase == "Failed":
+        return "Stopped"  # by the operator, when its job needed it no more
     return rank.pod.status.phase
 
 

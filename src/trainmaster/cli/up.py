@@ -1,7 +1,6 @@
 """`trainmaster up`, `down` and `status`: an embedded cluster that stays, in the foreground or as a daemon.
 
-A cluster lives in a directory. While it runs, `cluster.json` there says which process it is: its id and the moment it
-started, for an id alone may by now be another's.
+A cluster lives in a directory, of which `home` knows.
 """
 
 from __future__ import annotations
@@ -12,32 +11,16 @@ import os
 import signal
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from trainmaster.cli.documents import BadDocument
 from trainmaster.cli.embedded import EmbeddedOptions, embedded
+from trainmaster.cli.home import default_home, running_in, start_of
 from trainmaster.kube import logs
 from trainmaster.kube.errors import KubeError
 
 PATIENCE = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class Running:
-    """The process that a directory's cluster is."""
-
-    pid: int
-    started: str
-
-    @property
-    def is_alive(self) -> bool:
-        return _start_of(self.pid) == self.started
-
-
-def default_home() -> Path:
-    root = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(root) / "trainmaster" / "cluster"
 
 
 def up(options: EmbeddedOptions, *, detach: bool) -> int:
@@ -75,14 +58,6 @@ def status(home: Path) -> int:
     return 0
 
 
-def running_in(home: Path) -> Running | None:
-    try:
-        known = Running(**json.loads((home / "cluster.json").read_text()))
-    except (OSError, ValueError, TypeError):
-        return None
-    return known if known.is_alive else None
-
-
 def _foreground(options: EmbeddedOptions, home: Path) -> int:
     logs.setup("info", "auto")
     try:
@@ -103,7 +78,7 @@ async def _serve(options: EmbeddedOptions, home: Path) -> None:
         loop.add_signal_handler(number, stop.set)
     async with embedded(options, Path(), announce=False):
         record = home / "cluster.json"
-        record.write_text(json.dumps({"pid": os.getpid(), "started": _start_of(os.getpid())}))
+        record.write_text(json.dumps({"pid": os.getpid(), "started": start_of(os.getpid())}))
         print(f"the cluster is up; in another terminal:\n{_export(home)}", flush=True)
         try:
             await stop.wait()
@@ -140,12 +115,3 @@ def _export(home: Path) -> str:
 
 def _log_file(home: Path) -> Path:
     return home / "cluster.log"
-
-
-def _start_of(pid: int) -> str:
-    """When a process started, in the kernel's ticks; empty when there is none."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return fields[19]

@@ -185,6 +185,16 @@ def _fill_node(obj: Object) -> None:
     status.setdefault("daemonEndpoints", {"kubeletEndpoint": {"Port": 0}})
 
 
+def _check_disruption_budget(obj: Mapping[str, Any]) -> list[Cause]:
+    detail = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%')"
+    shares = {key: obj["spec"].get(key, 0) for key in ("minAvailable", "maxUnavailable")}
+    return [
+        invalid_value(f"spec.{key}", share, detail)
+        for key, share in shares.items()
+        if isinstance(share, str) and not re.fullmatch("[0-9]{1,3}%", share)
+    ]
+
+
 def _fill_disruption_budget(obj: Object) -> None:
     obj.setdefault("spec", {})
 
@@ -234,7 +244,7 @@ def _fill_event(obj: Object) -> None:
 
 def _check_event(obj: Mapping[str, Any]) -> list[Cause]:
     """Events are accepted loosely, as their writers are; only their namespace must be their object's."""
-    space = (obj.get("involvedObject") or {}).get("namespace") or ""
+    space = (obj.get("involvedObject") or obj.get("regarding") or {}).get("namespace") or ""
     held = obj["metadata"].get("namespace") or ""
     if space and space != held:
         return [invalid_value("involvedObject.namespace", space, "does not match event.namespace")]
@@ -267,7 +277,7 @@ POLICIES: Mapping[str, Policy] = {
         has_generation=True,
     ),
     "coordination.k8s.io/leases": Policy(check=_check_lease),
-    "policy/poddisruptionbudgets": Policy(_fill_disruption_budget, has_generation=True),
+    "policy/poddisruptionbudgets": Policy(_fill_disruption_budget, check=_check_disruption_budget, has_generation=True),
     "autoscaling/horizontalpodautoscalers": Policy(_fill_autoscaler, _admit_autoscaler, check=_check_autoscaler),
     "networking.k8s.io/networkpolicies": Policy(_fill_network_policy, has_generation=True),
     "networking.k8s.io/ingresses": _GENERATION,

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from trainmaster.cluster import negotiation, reviews, routes
 from trainmaster.cluster.auth import Authenticator, Caller
@@ -38,6 +39,7 @@ _GRACE = 0.2
 _IDLE = 600.0
 _BACKLOG = 1024
 _log = logging.getLogger(__name__)
+_http_log = logging.getLogger(f"{__name__}.http")
 
 
 class ApiServer:
@@ -75,6 +77,7 @@ class ApiServer:
                 request_factory=_request,
                 handler_cancellation=True,
                 access_log=None,
+                logger=_http_log,
                 keepalive_timeout=_IDLE,
                 max_line_size=_LINE_LIMIT,
                 max_field_size=_LINE_LIMIT,
@@ -151,6 +154,15 @@ def refusal(error: ApiError) -> web.Response:
     if seconds := (error.details or {}).get("retryAfterSeconds"):
         headers["Retry-After"] = str(seconds)
     return web.Response(body=msgspec.json.encode(error.body()), headers=headers, status=error.status)
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Nonsense on the wire is answered with 400; it is no defect of the server and not worth a traceback."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, HttpProcessingError)
+
+
+_http_log.addFilter(_is_ours)
 
 
 async def _outcome(work: Coroutine[Any, Any, Any]) -> tuple[Any, Exception | None]:

@@ -38,7 +38,7 @@ _Loader.yaml_implicit_resolvers = {
 def read_yaml(body: bytes) -> Object:
     try:
         found = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         try:
             found = mutable({"": yaml.load(body, _Loader)})[""]
         except (yaml.YAMLError, UnicodeDecodeError, TypeError, ValueError, RecursionError) as error:

@@ -20,10 +20,9 @@ async def bootstrap(registry: Registry) -> None:
     namespaces = _kind(registry, "", "v1", "namespaces")
     for name in SYSTEM_NAMESPACES:
         await _ensure(registry, namespaces, {"metadata": {"name": name}})
-    accounts = _kind(registry, "", "v1", "serviceaccounts")
     for entry in registry.list(namespaces).items:
         if not entry.value["metadata"].get("deletionTimestamp"):
-            await _ensure(registry, accounts, {"metadata": {"name": "default", "namespace": entry.key}})
+            await ensure_account(registry, entry.key)
     priorities = _kind(registry, "scheduling.k8s.io", "v1", "priorityclasses")
     for name, value in _PRIORITIES.items():
         await _ensure(registry, priorities, {"metadata": {"name": name}, "value": value})
@@ -32,6 +31,16 @@ async def bootstrap(registry: Registry) -> None:
         await _ensure(registry, definitions, definition)
     queues = _kind(registry, "scheduling.volcano.sh", "v1beta1", "queues")
     await _ensure(registry, queues, DEFAULT_QUEUE)
+
+
+async def ensure_account(registry: Registry, namespace: str) -> None:
+    """Every namespace has an account for pods that name none; one that is going away again needs none."""
+    account = {"metadata": {"name": "default", "namespace": namespace}}
+    try:
+        await _ensure(registry, _kind(registry, "", "v1", "serviceaccounts"), account)
+    except ApiError as error:
+        if error.reason not in ("Forbidden", "NotFound"):
+            raise
 
 
 DEFAULT_QUEUE = {

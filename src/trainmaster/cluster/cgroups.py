@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,13 +44,15 @@ class Cgroup:
                     os.kill(int(pid), signal.SIGKILL)
 
     def remove(self) -> None:
+        """The last one out removes the cluster's own directory too."""
         for directory in set(self.directories.values()):
-            with contextlib.suppress(OSError):  # gone, or a process is still leaving it: swept with the parent later
+            with contextlib.suppress(OSError):  # a process is still leaving it, or it is not the last
                 directory.rmdir()
+                directory.parent.rmdir()
 
 
 class Cgroups:
-    """The groups of one cluster, below the group this process is in."""
+    """The groups of one cluster, below the group this process is in, with directories only while they are needed."""
 
     def __init__(self, parents: dict[str, Path]) -> None:
         self._parents = parents
@@ -64,14 +67,18 @@ class Cgroups:
         return sorted(set(self._parents.values()))
 
     @classmethod
-    def make(cls, name: str, proc: Path = Path("/proc/self")) -> Cgroups:
+    def make(cls, name: str, is_stale: Callable[[str], bool], proc: Path = Path("/proc/self")) -> Cgroups:
+        """Finds out where groups can be made. Other clusters' directories that are stale by their name are removed."""
         parents: dict[str, Path] = {}
         for controller in ("memory", "cpu"):
             for candidate in _candidates(proc, controller):
-                if made := _make_parent(candidate / name, controller):
-                    parents[controller] = made
+                if _make_parent(candidate / name, controller):
+                    parents[controller] = candidate / name
+                    _sweep(candidate, is_stale)
                     break
-        return cls(parents)
+        made = cls(parents)
+        made.close()
+        return made
 
     def create(self, name: str, memory: int | None, cpu: float | None) -> Cgroup:
         """A group for one container with a limit, if it has one; unlimited containers need none."""
@@ -79,7 +86,7 @@ class Cgroups:
         wanted = {"memory": memory, "cpu": cpu}
         for controller, limit in wanted.items():
             parent = self._parents.get(controller)
-            if parent is None or limit is None:
+            if parent is None or limit is None or not _make_parent(parent, controller):
                 continue
             directory = parent / name
             with contextlib.suppress(OSError):
@@ -91,6 +98,12 @@ class Cgroups:
     def close(self) -> None:
         for parent in self.directories:
             remove_tree(parent)
+
+
+def _sweep(parent: Path, is_stale: Callable[[str], bool]) -> None:
+    for directory in parent.iterdir():
+        if directory.is_dir() and is_stale(directory.name):
+            remove_tree(directory)
 
 
 def remove_tree(parent: Path) -> None:
@@ -147,8 +160,8 @@ def _mounts(proc: Path) -> list[tuple[Path, str, list[str]]]:
     return found
 
 
-def _make_parent(directory: Path, controller: str) -> Path | None:
-    """Made, and able to pass the controller on to its children; None where that is not allowed."""
+def _make_parent(directory: Path, controller: str) -> bool:
+    """Whether it is there, and able to pass the controller on to its children."""
     try:
         directory.mkdir(exist_ok=True)
         for above in (directory.parent, directory):
@@ -158,8 +171,8 @@ def _make_parent(directory: Path, controller: str) -> Path | None:
     except OSError:
         with contextlib.suppress(OSError):
             directory.rmdir()
-        return None
-    return directory
+        return False
+    return True
 
 
 def _read(path: Path) -> str:

@@ -49,6 +49,8 @@ class ClusterOptions:
     sandbox: SandboxKind = "auto"
     images: Images = field(default_factory=Images)
     is_durable: bool = True
+    workdir: str = "/"
+    """Where containers start for which neither manifest nor image says."""
 
 
 class Runnable(Protocol):
@@ -93,6 +95,7 @@ class Cluster:
                 images=self._options.images,
                 sandbox=sandbox,
                 now=self._now,
+                workdir=self._options.workdir,
             )
             server = ApiServer(
                 registry,

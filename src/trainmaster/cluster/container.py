@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import signal
 from typing import Literal
 
-from trainmaster.cluster import logfiles, probes, recipe
-from trainmaster.cluster.container_target import ContainerTarget
+from trainmaster.cluster import logfiles, recipe
+from trainmaster.cluster.container_keeper import Keeper
 from trainmaster.cluster.environment import MissingReference
 from trainmaster.cluster.images import ImageError
 from trainmaster.cluster.launcher import ContainerConfig, Process
@@ -117,8 +116,8 @@ class Runner:
             return 0.0
         self.process = process
         try:
-            await self._scene.event("Normal", "Started", f"Started container {self.record.name}", self.record.name)
             self._begin(began)
+            await self._scene.event("Normal", "Started", f"Started container {self.record.name}", self.record.name)
             code = await self._supervise(process)
             self._end(code, "OOMKilled" if code and process.was_oom_killed() else "", began)
         finally:
@@ -187,92 +186,25 @@ class Runner:
 
     def _set(self, state: Json) -> None:
         self.record.state = state
+        self._scene.end_turn()
         if self.record.is_running and self.record.has_started:
             self.is_under_way.set()
         self._scene.changed()
 
     async def _supervise(self, process: Process) -> int:
         """The exit code. Meanwhile it is probed, and stopped when the order comes."""
+        keeper = Keeper(self._scene, self._container, self.record, process, self.is_under_way)
         async with asyncio.TaskGroup() as group:
             name = f"{self._scene.pod['metadata']['name']}/{self.record.name}"
             tasks = [
-                group.create_task(self._stop_when_ordered(process), name=f"stop {name}"),
-                group.create_task(self._watch_over(process), name=f"watch {name}"),
+                group.create_task(self._stop_when_ordered(keeper), name=f"stop {name}"),
+                group.create_task(keeper.watch(), name=f"watch {name}"),
             ]
             code = await process.wait()
             for task in tasks:
                 task.cancel()
         return code
 
-    async def _stop_when_ordered(self, process: Process) -> None:
+    async def _stop_when_ordered(self, keeper: Keeper) -> None:
         await self.stop.ordered()
-        await self._terminate(process, self.stop)
-
-    async def _terminate(self, process: Process, stop: Stop) -> None:
-        """The preStop hook and SIGTERM within the grace period, then SIGKILL for all that is left."""
-        handler = (self._container.get("lifecycle") or {}).get("preStop")
-        if stop.seconds_left > 0:
-            if handler:
-                await self._pre_stop(handler, process, stop)
-            await process.signal(signal.SIGTERM)
-            await stop.due()
-        await process.kill()
-
-    async def _pre_stop(self, handler: Json, process: Process, stop: Stop) -> None:
-        target = ContainerTarget(self._scene, self._container, process)
-        try:
-            async with asyncio.timeout(stop.seconds_left):
-                failure = await target.hook(handler)
-        except TimeoutError:
-            failure = "the grace period ended before it did"
-        if failure:
-            await self._scene.event("Warning", "FailedPreStopHook", f"PreStopHook failed: {failure}", self.record.name)
-
-    async def _watch_over(self, process: Process) -> None:
-        target = ContainerTarget(self._scene, self._container, process)
-        if handler := (self._container.get("lifecycle") or {}).get("postStart"):
-            failure = await target.hook(handler)
-            if failure:
-                await self._put_down(process, "FailedPostStartHook", f"PostStartHook failed: {failure}", None)
-                return
-        if probe := self._container.get("startupProbe"):
-            await probes.repeat(probe, target, functools.partial(self._on_startup, process, probe))
-            if not self.record.has_started:
-                return
-        async with asyncio.TaskGroup() as group:
-            if probe := self._container.get("readinessProbe"):
-                group.create_task(probes.repeat(probe, target, self._on_readiness), name="readiness")
-            if liveness := self._container.get("livenessProbe"):
-                tell = functools.partial(self._on_liveness, process, liveness)
-                group.create_task(probes.repeat(liveness, target, tell), name="liveness")
-
-    async def _on_startup(self, process: Process, probe: Json, is_good: bool, why: str) -> bool:
-        if is_good:
-            self.record.has_started = True
-            self.is_under_way.set()
-            self.record.is_ready = not self._container.get("readinessProbe")
-            self._scene.changed()
-        else:
-            await self._put_down(process, "Unhealthy", f"Startup probe failed: {why}", probe)
-        return False
-
-    async def _on_liveness(self, process: Process, probe: Json, is_good: bool, why: str) -> bool:
-        if not is_good:
-            await self._put_down(process, "Unhealthy", f"Liveness probe failed: {why}", probe)
-        return is_good
-
-    async def _on_readiness(self, is_good: bool, why: str) -> bool:
-        if is_good != self.record.is_ready:
-            self.record.is_ready = is_good
-            self._scene.changed()
-        if not is_good:
-            await self._scene.event_once("Unhealthy", f"Readiness probe failed: {why}", self.record.name)
-        return True
-
-    async def _put_down(self, process: Process, reason: str, message: str, probe: Json | None) -> None:
-        """Ends this attempt, with the grace period it is due; whether another follows is for the restart policy."""
-        await self._scene.event("Warning", reason, message, self.record.name)
-        stop = Stop()
-        own = (probe or {}).get("terminationGracePeriodSeconds")
-        stop.order(self._scene.grace if own is None else float(own))
-        await self._terminate(process, stop)
+        await keeper.end(self.stop)

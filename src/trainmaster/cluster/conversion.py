@@ -27,10 +27,6 @@ _EVENT_NAMES_BACK = {newer: core for core, newer in _EVENT_NAMES.items()}
 _METRICS = "autoscaling.alpha.kubernetes.io/metrics"
 
 
-def is_stored_as_served(kind: Kind) -> bool:
-    return kind.is_storage_version
-
-
 def entry_as(kind: Kind, entry: Entry) -> Entry:
     """The entry as `kind` shows it. No copy where that is how it is stored, which is almost always."""
     if kind.is_storage_version:

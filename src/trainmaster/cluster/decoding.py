@@ -7,6 +7,7 @@ from typing import Any
 
 from trainmaster.cluster import definitions
 from trainmaster.cluster.kinds import Kind
+from trainmaster.cluster.schema import Shape
 from trainmaster.cluster.schema_values import Mismatch, conform
 from trainmaster.cluster.status_error import ApiError, bad_request, invalid, invalid_value
 from trainmaster.objects.meta import encode, mutable
@@ -16,13 +17,32 @@ def decoded(kind: Kind, given: Any) -> dict[str, Any]:
     """A copy of the caller's object that has only fields of its kind, with the right types; ApiError otherwise."""
     if not isinstance(given, Mapping):
         raise bad_request(f"the object provided is unrecognized (must be of type {kind.kind}): not an object")
-    obj = mutable(given)
+    obj = copied(given)
     _check_type(kind, obj)
     obj["apiVersion"], obj["kind"] = kind.api_version, kind.kind
     try:
         return _conformed(kind, obj)
     except Mismatch as mismatch:
         raise unreadable(kind, str(mismatch)) from None
+
+
+def copied(given: Mapping[str, Any]) -> dict[str, Any]:
+    """A private copy; what JSON cannot carry through this server is the client's mistake."""
+    try:
+        return mutable(given)
+    except (OverflowError, RecursionError, TypeError, ValueError) as error:
+        raise bad_request(f"the object provided is unrecognized: {error}") from None
+
+
+def part_of(shape: Shape, given: Any, name: str) -> dict[str, Any]:
+    """An object that is no kind of its own (options, bindings, evictions), with only the fields it can have."""
+    if not isinstance(given, Mapping):
+        raise bad_request(f"the object provided is unrecognized (must be of type {name}): not an object")
+    try:
+        made: dict[str, Any] = conform(shape, copied(given))
+    except Mismatch as mismatch:
+        raise bad_request(f'{name} in version "v1" cannot be handled as a {name}: {mismatch}') from None
+    return made
 
 
 def _conformed(kind: Kind, obj: dict[str, Any]) -> dict[str, Any]:

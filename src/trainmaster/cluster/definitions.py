@@ -32,15 +32,17 @@ _CANONICAL = {
     "bytes": r"^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$",
 }
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_DELETE_OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 _REFERENCE = "#/definitions/"
+_EXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1"
+_SCHEMA = f"{_EXTENSIONS}.JSONSchemaProps"
+_SCHEMA_OR = {f"{_SCHEMA}OrArray": "array", f"{_SCHEMA}OrBool": "boolean", f"{_SCHEMA}OrStringArray": "array"}
+"""A schema, or something that is none; the definitions leave open what."""
 _OPEN_TYPES = frozenset(
     {
         "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1",
         "io.k8s.apimachinery.pkg.runtime.RawExtension",
-        "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON",
-        "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrArray",
-        "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrBool",
-        "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrStringArray",
+        f"{_EXTENSIONS}.JSON",
     }
 )
 _OPEN_SCHEMA: dict[str, Any] = {}
@@ -71,6 +73,10 @@ def shape(group: str, version: str, kind: str) -> Shape:
     return _shape_named(name) if name else ANY
 
 
+def delete_options_shape() -> Shape:
+    return _shape_named(_DELETE_OPTIONS)
+
+
 def metadata_shape() -> Shape:
     return _shape_named(_META)
 
@@ -86,6 +92,9 @@ def _shape_named(name: str) -> Shape:
         made.type = _SCALARS[name]
     elif name in _OPEN_TYPES:
         made.open = True
+    elif name in _SCHEMA_OR:
+        made.type = "schema"
+        made.fields = _shape_named(_SCHEMA).fields
     else:
         definition = load()[name]
         made.type = type_of(definition)
@@ -141,6 +150,9 @@ def _strict_named(name: str, pending: list[str]) -> Any:
         return {"type": "string", "pattern": _CANONICAL[_SCALARS[name]]}
     if name in _OPEN_TYPES:
         return _OPEN_SCHEMA
+    if name in _SCHEMA_OR:
+        pending.append(_SCHEMA)
+        return {"anyOf": [{"type": _SCHEMA_OR[name]}, {"$ref": f"{_REFERENCE}{_SCHEMA}"}]}
     return _strict(load()[name], pending)
 
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from trainmaster.cluster import definitions
 from trainmaster.cluster.conversion import shown_as
+from trainmaster.cluster.decoding import part_of
 from trainmaster.cluster.kinds import Kind
 from trainmaster.cluster.pod_update import grace_of
-from trainmaster.cluster.status_error import ApiError, bad_request, conflict, forbidden, invalid, not_found, unsupported
+from trainmaster.cluster.status_error import ApiError, conflict, forbidden, invalid, not_found, unsupported
 from trainmaster.cluster.store import Entry, Missing, Stale
 from trainmaster.cluster.writing import Object, Writer, is_over
 from trainmaster.objects import timestamp
@@ -35,7 +37,7 @@ class Deleter:
         self, kind: Kind, namespace: str, name: str, options: Mapping[str, Any], *, dry_run: bool = False
     ) -> tuple[Object, Object]:
         """The object as it was left, and what to answer."""
-        check_options(options)
+        options = checked_options(options)
         store = self._writer.store
         while True:
             entry = store.get(kind.prefix, kind.key(namespace, name))
@@ -73,15 +75,15 @@ class Deleter:
         return changed.value, _answer(kind, changed.value, is_gone=False)
 
 
-def check_options(options: Mapping[str, Any]) -> None:
-    if not isinstance(options, Mapping):
-        raise bad_request("the object provided is unrecognized (must be of type DeleteOptions)")
-    policy, grace = options.get("propagationPolicy"), options.get("gracePeriodSeconds")
+def checked_options(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not given:
+        return {}
+    options = part_of(definitions.delete_options_shape(), given, "DeleteOptions")
+    policy = options.get("propagationPolicy")
     if policy is not None and policy not in ("Foreground", "Background", "Orphan"):
         known = ("Foreground", "Background", "Orphan", "nil")
         raise invalid(_OPTIONS, "", [unsupported("propagationPolicy", policy, known)])
-    if grace is not None and (isinstance(grace, bool) or not isinstance(grace, int)):
-        raise bad_request('DeleteOptions in version "v1" cannot be handled as a DeleteOptions: bad gracePeriodSeconds')
+    return options
 
 
 def _check_preconditions(kind: Kind, entry: Entry, options: Mapping[str, Any]) -> None:

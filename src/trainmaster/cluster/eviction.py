@@ -10,14 +10,16 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from trainmaster.cluster import definitions
+from trainmaster.cluster.binding import SUCCESS
+from trainmaster.cluster.decoding import part_of
 from trainmaster.cluster.deletion import Deleter
-from trainmaster.cluster.status_error import ApiError, bad_request, not_found, too_many
+from trainmaster.cluster.status_error import ApiError, not_found, too_many
 from trainmaster.cluster.store import Store
 from trainmaster.cluster.writing import PODS, Object
 
 _BUDGETS = "policy/poddisruptionbudgets"
 _REFUSAL = "Cannot evict pod as it would violate the pod's disruption budget."
-_SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
 class Evictions:
@@ -26,16 +28,15 @@ class Evictions:
         self._deleter = deleter
 
     async def evict(self, namespace: str, name: str, eviction: Mapping[str, Any], *, dry_run: bool) -> Object:
-        if not isinstance(eviction, Mapping):
-            raise bad_request("the object provided is unrecognized (must be of type Eviction)")
+        asked = part_of(definitions.shape("policy", "v1", "Eviction"), eviction, "Eviction")
         entry = self._store.get(PODS.prefix, f"{namespace}/{name}")
         if entry is None:
             raise not_found(PODS, name)
         if not is_finished(entry.value):
             self._check_budgets(namespace, entry.value)
-        options = eviction.get("deleteOptions") or {}
+        options = asked.get("deleteOptions") or {}
         await self._deleter.delete(PODS, namespace, name, options, dry_run=dry_run)
-        return dict(_SUCCESS)
+        return dict(SUCCESS)
 
     def _check_budgets(self, namespace: str, pod: Mapping[str, Any]) -> None:
         pods: list[Mapping[str, Any]] = [entry.value for entry in self._store.list(PODS.prefix, namespace)]

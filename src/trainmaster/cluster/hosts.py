@@ -100,8 +100,21 @@ class Hosts:
         space = self._namespaces.get(namespace, _Namespace())
         return Neighbours(space.labels, space.services)
 
-    def all_services(self) -> list[Json]:
-        return [service for space in self._namespaces.values() for service in space.services.values()]
+    def reachable_services(self) -> list[Json]:
+        """Every service, with an address that works: nobody forwards cluster IPs here, the pod behind one answers."""
+        return [
+            self._reachable(service, space)
+            for space in self._namespaces.values()
+            for service in space.services.values()
+        ]
+
+    def _reachable(self, service: Json, space: _Namespace) -> Json:
+        name, namespace = service["metadata"]["name"], service["metadata"]["namespace"]
+        behind = [address for pod, address in space.pods.values() if _selects(service, pod)]
+        address = self._known.get(f"{name}.{namespace}.svc") or (behind[0] if behind else None)
+        if address is None or service["spec"].get("clusterIP") in (None, "", "None"):
+            return service
+        return {**service, "spec": {**service["spec"], "clusterIP": address}}
 
     def render(self, namespace: str) -> str:
         space = self._namespaces.get(namespace, _Namespace())

@@ -15,12 +15,11 @@ from pathlib import Path
 
 from trainmaster.cluster.hosts import Hosts
 from trainmaster.cluster.images import Images
-from trainmaster.cluster.kubelet_api import PodApi, Seen, Timing
+from trainmaster.cluster.kubelet_api import PodApi, Seen, Timing, follow
 from trainmaster.cluster.logfiles import LogWatch
 from trainmaster.cluster.podscene import House
 from trainmaster.cluster.podworker import PodWorker
 from trainmaster.cluster.sandbox import Sandbox
-from trainmaster.objects.meta import Json
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +54,8 @@ class Kubelet:
         self._now, self._timing = now, timing or Timing()
         self._names, self._workdir, self._token = names, workdir, token
         self._workers: dict[str, PodWorker] = {}
+        self._done: set[str] = set()
+        """Pods we have removed but not seen go: a change that comes late must not start them again."""
         self._house: House | None = None
 
     @property
@@ -97,7 +98,7 @@ class Kubelet:
             logs.close()
 
     async def _follow_services(self, hosts: Hosts, known: asyncio.Event) -> None:
-        async for seen in self._api.watch("Service"):
+        async for seen in follow(self._api, "Service"):
             if seen.type == "SYNCED":
                 known.set()
             elif seen.type == "DELETED":
@@ -106,42 +107,51 @@ class Kubelet:
                 hosts.set_service(seen.object)
 
     async def _follow_pods(self, group: asyncio.TaskGroup) -> None:
-        async for seen in self._api.watch("Pod"):
-            if seen.type == "SYNCED":
+        is_first = True
+        async for seen in follow(self._api, "Pod"):
+            if seen.type != "SYNCED":
+                self._on_pod(seen, group)
+            elif is_first:
+                is_first = False
                 group.create_task(self._sweep(), name="kubelet sweep")
-                continue
-            uid = seen.object["metadata"]["uid"]
-            worker = self._workers.get(uid)
-            if seen.type == "DELETED":
-                self.house.hosts.forget_pod(seen.object)
-            else:
-                self.house.hosts.see_pod(seen.object)
-            if seen.type == "DELETED":
-                if worker is not None:
-                    worker.forget()
-            elif worker is not None:
-                worker.update(seen.object)
-            elif seen.object["spec"].get("nodeName") in self._nodes:
-                group.create_task(self._work(uid, seen.object), name=f"pod {seen.object['metadata']['name']}")
 
-    async def _work(self, uid: str, pod: Json) -> None:
+    def _on_pod(self, seen: Seen, group: asyncio.TaskGroup) -> None:
+        pod, uid = seen.object, seen.object["metadata"]["uid"]
+        worker = self._workers.get(uid)
+        if seen.type == "DELETED":
+            self.house.hosts.forget_pod(pod)
+            self._done.discard(uid)
+            if worker is not None:
+                worker.forget()
+            return
+        self.house.hosts.see_pod(pod)
+        if worker is not None:
+            worker.update(pod)
+        elif pod["spec"].get("nodeName") in self._nodes and uid not in self._done:
+            self._workers[uid] = PodWorker(self.house, pod)
+            group.create_task(self._work(uid), name=f"pod {pod['metadata']['name']}")
+
+    async def _work(self, uid: str) -> None:
         """A worker that fails is replaced: the pod must not be left to itself."""
         house = self.house
-        while True:
-            worker = self._workers[uid] = PodWorker(house, pod)
-            try:
-                await worker.run()
-            except Exception:
-                log.exception("worker of pod %s failed", pod["metadata"]["name"])
-                await asyncio.sleep(self._timing.retry)
-                pod = worker.scene.pod
-                if worker.is_gone:
-                    break
-            else:
+        while not await self._has_finished(worker := self._workers[uid]):
+            await asyncio.sleep(self._timing.retry)
+            if worker.is_gone:
                 break
+            self._workers[uid] = PodWorker(house, worker.scene.pod)
         del self._workers[uid]
+        if not worker.is_gone:
+            self._done.add(uid)
         await asyncio.sleep(self._timing.log_retention)
         await asyncio.to_thread(shutil.rmtree, house.directory_of(uid), ignore_errors=True)
+
+    async def _has_finished(self, worker: PodWorker) -> bool:
+        try:
+            await worker.run()
+        except Exception:
+            log.exception("worker of pod %s failed", worker.scene.pod["metadata"]["name"])
+            return False
+        return True
 
     async def _sweep(self) -> None:
         """Logs of pods that went while we were not there."""

@@ -21,7 +21,10 @@ class PodApi(Protocol):
     """The API server as the kubelet sees it. Nothing here raises for an object that is gone."""
 
     def watch(self, kind: str) -> AsyncIterator[Seen]:
-        """Every "Pod" or "Service" of the cluster: what there is as ADDED, SYNCED, then changes without end."""
+        """Every "Pod" or "Service" of the cluster: what there is as ADDED, SYNCED, then changes.
+
+        It may end when it cannot go on, such as for a watch that fell behind; the kubelet then begins again.
+        """
 
     async def get(self, kind: str, namespace: str, name: str) -> Json | None:
         """A ConfigMap, Secret, PersistentVolumeClaim, PersistentVolume or Node, or None."""
@@ -36,6 +39,27 @@ class PodApi(Protocol):
         self, pod: Json, kind: Literal["Normal", "Warning"], reason: str, message: str, container: str = ""
     ) -> None:
         """Told about the pod, or one of its containers."""
+
+
+async def follow(api: PodApi, kind: str) -> AsyncIterator[Seen]:
+    """A watch without end: where one ends and the next begins, what has gone in between is told as DELETED."""
+    held: dict[str, Json] = {}
+    while True:
+        listed: dict[str, Json] | None = {}
+        async for seen in api.watch(kind):
+            if seen.type == "SYNCED":
+                for uid in [uid for uid in held if uid not in (listed or {})]:
+                    yield Seen("DELETED", held.pop(uid))
+                listed = None
+            else:
+                uid = seen.object["metadata"]["uid"]
+                if seen.type == "DELETED":
+                    held.pop(uid, None)
+                else:
+                    held[uid] = seen.object
+                    if listed is not None:
+                        listed[uid] = seen.object
+            yield seen
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,7 +167,7 @@ class Launcher:
             await asyncio.to_thread(orphans.end_recorded, record)
             zygote = await Zygote.start(settings, root / "helper.log")
             token = secrets.token_hex(8)
-            cgroups = Cgroups.make(f"trainmaster-{token}")
+            cgroups = Cgroups.make(orphans.cgroup_name(token), orphans.is_stale_cgroup)
             orphans.record(record, zygote.pid, token, cgroups.directories)
         except BaseException:
             os.close(lock)

@@ -143,6 +143,10 @@ class LogWatch:
         self._loop.remove_reader(self._fd)
         os.close(self._fd)
 
+    @property
+    def is_idle(self) -> bool:
+        return not self._watches and not self._waiting
+
     def add(self, path: Path) -> asyncio.Event:
         """Set whenever something happens in the log's directory; the caller clears it, and calls `remove` later."""
         directory, event = path.parent, asyncio.Event()
@@ -207,7 +211,7 @@ async def follow(
                 return
 
 
-async def attach(path: Path, watch: LogWatch, is_over: Callable[[], bool]) -> AsyncIterator[tuple[int, bytes]]:
+async def attach(path: Path, watch: LogWatch, is_over: Callable[[], bool]) -> AsyncGenerator[tuple[int, bytes], None]:
     """What the container writes from now on, with the number of the stream."""
     view = _Shown(Selection())
     async with contextlib.aclosing(_grow(path, Selection(tail=0), watch, is_over)) as growing:

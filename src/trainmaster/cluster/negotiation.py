@@ -6,7 +6,6 @@ what the JSON is about. Bodies may be JSON, YAML or, from Go clients, protobuf.
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -23,7 +22,6 @@ PROTOBUF = "application/vnd.kubernetes.protobuf"
 MAX_BODY = 3 * 1024 * 1024
 _TAKEN = frozenset({JSON, YAML, PROTOBUF, "application/*", "*/*", ""})
 _TABLES = frozenset({"v1", "v1beta1"})
-_LARGE = re.compile(rb"\d{19}")
 
 
 class Form(NamedTuple):
@@ -53,7 +51,7 @@ def form_of(accept: str) -> Form | None:
 def _form(options: dict[str, str], *, is_yaml: bool) -> Form | None:
     kind, group, version = options.get("as", ""), options.get("g", ""), options.get("v", "")
     if not kind:
-        return Form(is_yaml=is_yaml)
+        return Form(is_yaml=True) if is_yaml else PLAIN
     if kind == "APIGroupDiscoveryList":
         known = group == "apidiscovery.k8s.io" and version in ("v2", "v2beta1")
         return Form(kind, version) if known else None
@@ -100,8 +98,7 @@ def decode(body: bytes, media: str = JSON) -> Any:
     try:
         if media == PROTOBUF:
             return protobuf.decode(body)
-        value = msgspec.json.decode(body) if media == JSON else _from_yaml(body)
-        return _narrowed(value) if _LARGE.search(body) else value
+        return _encodable(msgspec.json.decode(body) if media == JSON else _from_yaml(body))
     except RecursionError:
         raise ValueError("exceeded max depth") from None
     except (msgspec.MsgspecError, yaml.YAMLError, UnicodeDecodeError, TypeError, OverflowError) as error:
@@ -122,8 +119,17 @@ class _Loader(yaml.SafeLoader):
     }
 
 
+def _encodable(value: Any) -> Any:
+    """The value as it is, unless it has a number that cannot be written again. Trying costs less than searching."""
+    try:
+        msgspec.json.encode(value)
+    except OverflowError:
+        return _narrowed(value)
+    return value
+
+
 def _narrowed(value: Any) -> Any:
-    """Integers beyond 64 bits become floats, as in the real server; nothing downstream could write them."""
+    """Integers beyond 64 bits become floats, as in the real server."""
     if isinstance(value, dict):
         return {key: _narrowed(each) for key, each in value.items()}
     if isinstance(value, list):

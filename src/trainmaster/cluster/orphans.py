@@ -47,6 +47,18 @@ def started(pid: int) -> str:
         return ""
 
 
+def cgroup_name(token: str) -> str:
+    """It says whose it is, so that any later cluster can tell that nobody needs it any more."""
+    return f"trainmaster-{os.getpid()}-{started(os.getpid())}-{token}"
+
+
+def is_stale_cgroup(name: str) -> bool:
+    match name.split("-"):
+        case ["trainmaster", pid, start, _] if pid.isdigit():
+            return started(int(pid)) != start
+    return False
+
+
 def _marked(token: str) -> list[tuple[int, str]]:
     wanted = f"{MARK}={token}".encode()
     found = []

@@ -24,7 +24,7 @@ _MAX_OPERATIONS = 10_000
 def decode(patch: bytes) -> Any:
     try:
         return msgspec.json.decode(patch)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise bad_request(f"error decoding patch: {error}") from None
 
 

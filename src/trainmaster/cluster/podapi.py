@@ -42,6 +42,8 @@ class RegistryPodApi:
                 match event.type:
                     case "ADDED" | "MODIFIED" | "DELETED":
                         yield Seen(event.type, event.value)
+        except ApiError:
+            return  # too slow for the history: the kubelet begins anew with a list
         finally:
             stream.close()
 

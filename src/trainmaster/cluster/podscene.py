@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,6 +21,9 @@ from trainmaster.objects.meta import Json
 
 log = logging.getLogger(__name__)
 
+_STARTING_AT_ONCE = 8
+"""Of a thousand pods the first should run, and end, before the last has a sandbox: a bridge has 1,023 ports."""
+
 
 @dataclass(slots=True, kw_only=True)
 class House:
@@ -36,6 +40,7 @@ class House:
     workdir: str
     token: Callable[[str, str], str]
     gpus: Gpus = field(default_factory=Gpus)
+    turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_STARTING_AT_ONCE))
     told: set[str] = field(default_factory=set)  # shortcomings of this machine, told once each
 
     def directory_of(self, uid: str) -> Path:
@@ -53,6 +58,7 @@ class Scene:
     changed: Callable[[], None]  # the status is to be written
     stop: Stop = field(default_factory=Stop)
     box: PodSandbox | None = None
+    has_turn: bool = False
     told: set[tuple[str, str, str]] = field(default_factory=set)
 
     @property
@@ -73,6 +79,17 @@ class Scene:
         if seconds is None:
             seconds = self.pod["spec"].get("terminationGracePeriodSeconds", 30)
         return float(seconds)
+
+    async def take_turn(self) -> None:
+        if not self.has_turn:
+            await self.house.turns.acquire()
+            self.has_turn = True
+
+    def end_turn(self) -> None:
+        """The pod has got so far that another may start; harmless when it has no turn."""
+        if self.has_turn:
+            self.has_turn = False
+            self.house.turns.release()
 
     def log_path(self, container: str, attempt: int) -> Path:
         return self.directory / container / f"{attempt}.log"

@@ -159,6 +159,7 @@ class PodWorker:
         while not scene.stop.is_ordered:
             try:
                 await scene.volumes.prepare(scene.pod, scene.node, house.sandbox.host_ip)
+                await scene.take_turn()
                 scene.box = await house.sandbox.create(self._pod_config())
             except VolumeError as error:
                 await scene.event_once("FailedMount", f"MountVolume.SetUp failed: {error}")
@@ -168,6 +169,7 @@ class PodWorker:
                 self._view.ip, self._view.host_ip = scene.box.ip, house.sandbox.host_ip
                 house.hosts.add_pod(scene.pod, house.sandbox.name_address(scene.box))
                 return True
+            scene.end_turn()
             await scene.stop.sleep(house.timing.retry)
         return False
 
@@ -219,6 +221,7 @@ class PodWorker:
 
     async def _take_down(self) -> None:
         scene, house = self.scene, self._house
+        scene.end_turn()
         if scene.box is not None:
             house.hosts.remove_pod(scene.pod)
             box, scene.box = scene.box, None

@@ -81,7 +81,7 @@ def _place(made: dict[str, Any], field: Field, value: Value, depth: int) -> None
         made.update(_value(kind, value, depth))
     else:
         read = _value(kind, value, depth)
-        if read is not None and not ("z" in flags and kind in _SCALARS and not read):
+        if read is not None and (read or "z" not in flags or isinstance(read, dict)):
             made[name] = read
 
 

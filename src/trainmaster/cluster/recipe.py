@@ -59,7 +59,7 @@ async def _declared_env(scene: Scene, container: Json) -> dict[str, str]:
         container,
         config_maps=found["ConfigMap"],
         secrets=found["Secret"],
-        services=scene.house.hosts.all_services(),
+        services=scene.house.hosts.reachable_services(),
         node=scene.node,
         pod_ip=scene.ip,
         host_ip=scene.house.sandbox.host_ip,

@@ -14,7 +14,8 @@ from typing import Any
 from trainmaster.cluster import selectors
 from trainmaster.cluster.admission import Policies
 from trainmaster.cluster.admission_table import BUILTIN_POLICIES
-from trainmaster.cluster.bootstrap import bootstrap
+from trainmaster.cluster.binding import bind
+from trainmaster.cluster.bootstrap import bootstrap, ensure_account
 from trainmaster.cluster.conversion import entry_as
 from trainmaster.cluster.definition_registry import Definitions
 from trainmaster.cluster.deletion import Deleter
@@ -179,7 +180,7 @@ class Registry:
         self, namespace: str, name: str, binding: Mapping[str, Any], *, dry_run: bool = False
     ) -> dict[str, Any]:
         """pods/binding: puts a pod on a node."""
-        return await self._writer.bind(namespace, name, binding, dry_run=dry_run)
+        return await bind(self._writer, namespace, name, binding, dry_run=dry_run)
 
     async def evict(
         self, namespace: str, name: str, eviction: Mapping[str, Any], *, dry_run: bool = False
@@ -189,7 +190,7 @@ class Registry:
 
     async def _created(self, kind: Kind, obj: Mapping[str, Any]) -> None:
         if kind.prefix == "/namespaces":
-            await self._writer.create_account(obj["metadata"]["name"])
+            await ensure_account(self, obj["metadata"]["name"])
         await self._definitions.written(kind, obj)
 
     async def _written(self, kind: Kind, result: tuple[dict[str, Any], bool], *, dry_run: bool) -> None:

@@ -65,9 +65,11 @@ class Resources:
             raise unknown_path()
         if target.subresource:
             return await self._subresource(request, kind, target, form)
-        if target.is_watch or (not target.name and request.method == "GET" and options.flag(request.query, "watch")):
+        if request.method == "GET" and (target.is_watch or (not target.name and options.flag(request.query, "watch"))):
+            if "watch" not in kind.verbs:
+                raise method_not_allowed()
             return await self._watches.serve(request, wish_of(request, kind, target, form))
-        verb = _VERBS.get(request.method, ("", ""))[bool(target.name)]
+        verb = "" if target.is_watch else _VERBS.get(request.method, ("", ""))[bool(target.name)]
         if verb not in kind.verbs or (verb == "create" and kind.namespaced and not target.namespace):
             raise method_not_allowed()
         return await self._verbs[verb](self, request, kind, target, form)

@@ -20,7 +20,9 @@ MISSING: Any = object()
 class Shape:
     """One node of a schema. Filled after creation, because types such as JSONSchemaProps contain themselves."""
 
-    type: str = "any"  # object, map, list, string, integer, number, boolean, int-or-string, quantity, time, bytes, any
+    type: str = (
+        "any"  # object, map, list, string, integer, number, boolean, int-or-string, quantity, time, bytes, schema, any
+    )
     fields: dict[str, Shape] = field(default_factory=dict)
     values: Shape | None = None
     items: Shape | None = None
@@ -36,6 +38,7 @@ class Shape:
     default: Any = MISSING
     has_defaults: bool = False
     name: str = ""
+    is_long: bool = True  # 64 bits, if an integer
 
     def child(self, key: str) -> Shape | None:
         """The shape under a key of an object or map; None where the schema says nothing."""
@@ -96,6 +99,7 @@ def shape_collections(shape: Shape, schema: Mapping[str, Any], make: Callable[[M
     items = schema.get("items")
     if isinstance(items, Mapping):
         shape.items = make(items)
+    shape.is_long = schema.get("format") != "int32"
     list_type = schema.get("x-kubernetes-list-type")
     shape.list_type = list_type if list_type in _LIST_TYPES else "atomic"
     shape.keys = tuple(schema.get("x-kubernetes-list-map-keys") or ())

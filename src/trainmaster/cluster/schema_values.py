@@ -19,7 +19,6 @@ from trainmaster.objects.meta import mutable
 _JSON_NAMES = {dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}
 _SCALARS: dict[str, tuple[type, ...]] = {
     "string": (str,),
-    "integer": (int,),
     "number": (int, float),
     "boolean": (bool,),
     "int-or-string": (int, str),
@@ -43,8 +42,10 @@ def conform(shape: Shape, value: Any, path: str = "", owner: str = "") -> Any:
     kind = shape.type
     if shape.open or kind == "any":
         return value
-    if kind == "object":
+    if kind == "object" or (kind == "schema" and isinstance(value, dict)):
         return _conform_object(shape, value, path, owner)
+    if kind == "schema":
+        return _expect(value, (list, bool), shape, path, owner)
     if kind == "map":
         inner = shape.values
         entries = _expect(value, dict, shape, path, owner).items()
@@ -75,13 +76,25 @@ def _conform_scalar(shape: Shape, value: Any, path: str, owner: str) -> Any:
         return _time(_expect(value, str, shape, path, owner), is_micro=shape.type == "micro-time")
     if shape.type == "bytes":
         return _bytes(_expect(value, str, shape, path, owner))
+    if shape.type == "integer":
+        return _integer(shape, value, path, owner)
     wanted = _SCALARS[shape.type]
     if isinstance(value, bool) and bool not in wanted:
         raise _mismatch(shape, value, path, owner)
     if not isinstance(value, wanted):
-        if shape.type in ("integer", "int-or-string") and isinstance(value, float) and value.is_integer():
-            return int(value)
         raise _mismatch(shape, value, path, owner)
+    return value
+
+
+def _integer(shape: Shape, value: Any, path: str, owner: str) -> int:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise _mismatch(shape, value, path, owner)
+    limit = 2**63 if shape.is_long else 2**31
+    if not -limit <= value < limit:
+        go_type = "int64" if shape.is_long else "int32"
+        raise Mismatch(f"json: cannot unmarshal number {value} into Go struct field {owner}.{path} of type {go_type}")
     return value
 
 
@@ -112,7 +125,7 @@ def _bytes(text: str) -> str:
     return joined
 
 
-def _expect(value: Any, wanted: type, shape: Shape, path: str, owner: str) -> Any:
+def _expect(value: Any, wanted: type | tuple[type, ...], shape: Shape, path: str, owner: str) -> Any:
     if not isinstance(value, wanted):
         raise _mismatch(shape, value, path, owner)
     return value

@@ -158,7 +158,7 @@ class Helper:
         return {}
 
     def _connect_pod(self, namespace: int, address: str) -> None:
-        spawn_net.prepare_pod()
+        spawn_net.prepare()
         self._links += 1
         self._link.add_veth(f"v{self._links}", self._bridge, spawn_net.INSIDE, namespace)
         spawn_net.set_up_pod(address, self._settings["prefix"])
@@ -340,6 +340,10 @@ def main() -> NoReturn:
     gc.collect()
     gc.disable()
     gc.freeze()  # forked children share these pages as long as nobody writes to them
-    helper.serve()
-    helper.end()
+    try:
+        helper.serve()
+    except OSError as error:
+        sys.stderr.write(f"the cluster is gone: {error}\n")
+    finally:
+        helper.end()
     sys.exit(0)

@@ -89,6 +89,7 @@ def _number(value: int) -> bytes:
 
 def set_up_cluster(link: Netlink, address: str, prefix: int) -> int:
     """In a fresh network namespace: the loopback and the bridge, which is also how we reach the pods. Its index."""
+    prepare()
     link.up("lo")
     link.add_bridge(BRIDGE)
     link.add_address(BRIDGE, address, prefix)
@@ -96,8 +97,8 @@ def set_up_cluster(link: Netlink, address: str, prefix: int) -> int:
     return socket.if_nametoindex(BRIDGE)
 
 
-def prepare_pod() -> None:
-    """In a pod's fresh namespace, before it has an interface.
+def prepare() -> None:
+    """In a fresh namespace, before it has an interface.
 
     IPv6 stays off outside the loopback: nobody would route it, and link-local addresses mislead rendezvous code. Low
     ports are open to every user, as container runtimes have it.

@@ -104,14 +104,6 @@ def unsupported(field: str, value: object, known: Iterable[str]) -> Cause:
     return Cause("FieldValueNotSupported", field, f"Unsupported value: {shown(value)}: supported values: {listed}")
 
 
-def too_long(field: str, limit: int) -> Cause:
-    return Cause("FieldValueTooLong", field, f"Too long: must have at most {limit} bytes")
-
-
-def type_invalid(field: str, value: object, detail: str) -> Cause:
-    return Cause("FieldValueTypeInvalid", field, f"Invalid value: {shown(value)}: {detail}")
-
-
 def not_found(resource: Named, name: str) -> ApiError:
     return ApiError(404, "NotFound", f'{_qualified(resource)} "{name}" not found', _details(resource, name))
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from trainmaster.cluster import definitions
+from trainmaster.cluster.decoding import part_of
 from trainmaster.cluster.kinds import Kind, ScalePaths
-from trainmaster.cluster.status_error import bad_request, conflict, invalid, invalid_value, required
+from trainmaster.cluster.status_error import conflict, invalid, invalid_value, required
 from trainmaster.objects import timestamp
 
 _OWN_METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
@@ -54,18 +56,19 @@ def _expression_text(expression: Mapping[str, Any]) -> str:
     return f"{key} {'in' if operator == 'In' else 'notin'} ({','.join(expression.get('values') or ())})"
 
 
-def rescaled(kind: Kind, value: dict[str, Any], scale: Mapping[str, Any]) -> dict[str, Any]:
+def rescaled(kind: Kind, value: dict[str, Any], scale: Any) -> dict[str, Any]:
     """The object with the number of replicas that a Scale asks for."""
-    replicas = (scale.get("spec") or {}).get("replicas", 0) if isinstance(scale.get("spec") or {}, Mapping) else None
-    if isinstance(replicas, bool) or not isinstance(replicas, int):
-        raise bad_request('Scale in version "v1" cannot be handled as a Scale: spec.replicas is not an integer')
+    asked = part_of(definitions.shape("autoscaling", "v1", "Scale"), scale, "Scale")
+    replicas = (asked.get("spec") or {}).get("replicas", 0)
     if replicas < 0:
         name = value["metadata"]["name"]
         raise invalid(_SCALE, name, [invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")])
     steps = (kind.scale or ScalePaths()).spec.split(".")[1:]
     target = value
     for step in steps[:-1]:
-        target = target.setdefault(step, {})
+        if not isinstance(target.get(step), dict):
+            target[step] = {}
+        target = target[step]
     target[steps[-1]] = replicas
     return value
 

@@ -156,26 +156,39 @@ class Watches:
         return b"".join(parts), listing.revision
 
     async def _stream(self, response: web.StreamResponse, wish: Wish, events: WatchStream) -> None:
+        """Changes as they come, and a bookmark at every tick; one timer per tick, none per change."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wish.seconds
         try:
             while loop.time() < deadline:
-                pause = min(deadline, loop.time() + BOOKMARK_SECONDS)
-                found = await _until(pause, events)
-                if found is not None and not found:
+                tick = min(deadline, loop.time() + BOOKMARK_SECONDS)
+                if not await self._tell_until(tick, response, wish, events):
                     return
-                if found:
-                    await response.write(self._joined(wish, found))
-                elif wish.bookmarks:
+                if wish.bookmarks:
                     await response.write(await self._caught_up(wish, events))
         except ApiError as error:
             await response.write(error_line(error))
 
+    async def _tell_until(self, moment: float, response: web.StreamResponse, wish: Wish, events: WatchStream) -> bool:
+        """False when the watch has ended. Time may be up in the middle of a write: its bytes are on their way."""
+        try:
+            async with asyncio.timeout_at(moment):
+                while found := await events.batch():
+                    await response.write(self._joined(wish, found))
+        except TimeoutError:
+            return True
+        return False
+
     async def _caught_up(self, wish: Wish, events: WatchStream) -> bytes:
-        """A bookmark of now, after whatever came in while the pause ended."""
+        """A bookmark of now, after whatever came in while time was up."""
         revision = self._registry.store.revision
-        late = await _until(0.0, events)
-        return self._joined(wish, late or []) + self._bookmark(wish, revision)
+        late: list[WatchEvent] = []
+        try:
+            async with asyncio.timeout(0):
+                late = await events.batch()
+        except TimeoutError:
+            pass  # nothing had come
+        return self._joined(wish, late) + self._bookmark(wish, revision)
 
     def _joined(self, wish: Wish, events: list[WatchEvent]) -> bytes:
         if len(events) == 1:
@@ -209,12 +222,3 @@ class Watches:
 
 def error_line(error: ApiError) -> bytes:
     return line("ERROR", msgspec.json.encode(error.body()))
-
-
-async def _until(moment: float, events: WatchStream) -> list[WatchEvent] | None:
-    """What comes before the moment (of the loop's clock); None when nothing does, empty when the watch has ended."""
-    try:
-        async with asyncio.timeout_at(moment):
-            return await events.batch()
-    except TimeoutError:
-        return None

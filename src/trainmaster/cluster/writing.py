@@ -19,7 +19,6 @@ from trainmaster.cluster.decoding import decoded
 from trainmaster.cluster.kinds import Kind
 from trainmaster.cluster.kinds_builtin import BUILTIN
 from trainmaster.cluster.status_error import (
-    ApiError,
     Cause,
     already_exists,
     bad_request,
@@ -40,13 +39,11 @@ Change: TypeAlias = Callable[[Object], Object]
 """From a private copy of the current object, as its kind shows it, to the wanted one."""
 
 NAMESPACES = next(kind for kind in BUILTIN if kind.prefix == "/namespaces")
-ACCOUNTS = next(kind for kind in BUILTIN if kind.prefix == "/serviceaccounts")
 PODS = next(kind for kind in BUILTIN if kind.prefix == "/pods")
 
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 _LONGEST_PREFIX = 58
 _KEPT_METADATA = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
-_SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
 class Writer:
@@ -175,7 +172,7 @@ class Writer:
     ) -> tuple[Object, bool]:
         """Changes an object that exists, from whatever state it is in by then. The flag is always False."""
         while True:
-            entry = self._existing(kind, namespace, name)
+            entry = self.existing(kind, namespace, name)
             old = _shown(kind, entry)
             wanted = change(mutable(old))
             new = self._revised(kind, name, wanted, old, subresource)
@@ -189,7 +186,7 @@ class Writer:
                 if stale.current is None:
                     raise not_found(kind, name) from None
 
-    def _existing(self, kind: Kind, namespace: str, name: str) -> Entry:
+    def existing(self, kind: Kind, namespace: str, name: str) -> Entry:
         entry = self.store.get(kind.prefix, kind.key(namespace, name))
         if entry is None:
             raise not_found(kind, name)
@@ -232,29 +229,6 @@ class Writer:
         policy.update(new, old, self)
         if policy.has_generation and _content(new, kind) != _content(old, kind):
             new["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1
-
-    async def bind(self, namespace: str, name: str, binding: Mapping[str, Any], *, dry_run: bool) -> Object:
-        """Not `modify`: a pod's node is the one part of its spec that nobody else may set."""
-        if not isinstance(binding, Mapping):
-            raise bad_request("the object provided is unrecognized (must be of type Binding)")
-        while True:
-            entry = self._existing(PODS, namespace, name)
-            pod = subresources.bound(PODS, mutable(entry.value), binding, self.now())
-            if dry_run:
-                return dict(_SUCCESS)
-            try:
-                await self.store.put(PODS.prefix, entry.key, pod, expect=entry.revision)
-            except Stale:
-                continue
-            return dict(_SUCCESS)
-
-    async def create_account(self, namespace: str) -> None:
-        """Every namespace has an account for pods that name none."""
-        try:
-            await self.create(ACCOUNTS, namespace, {"metadata": {"name": "default", "namespace": namespace}})
-        except ApiError as error:
-            if error.reason not in ("AlreadyExists", "Forbidden", "NotFound"):
-                raise
 
     def _settle_namespace(self, kind: Kind, namespace: str, obj: Object) -> None:
         check_namespace(kind, namespace, obj)

@@ -256,9 +256,10 @@ class Client:
         params: tuple[tuple[str, str], ...] = (),
         body: bytes = b"",
         content_type: str = "application/json",
+        accept: str = "application/json",
     ) -> bytes:
         """Anything else: discovery, /version, /openapi. Only a GET is repeated."""
-        request = self._request(method, path, params, body=body, content_type=content_type)
+        request = self._request(method, path, params, body=body, content_type=content_type, accept=accept)
         return await self._call(request, "", _Repeat.READ if method == "GET" else _Repeat.NEVER)
 
     async def close(self) -> None:
@@ -272,8 +273,9 @@ class Client:
         *,
         body: bytes = b"",
         content_type: str = "application/json",
+        accept: str = "application/json",
     ) -> Request:
-        headers = {**_HEADERS, "Content-Type": content_type} if body else _HEADERS
+        headers = {**_HEADERS, "Accept": accept, **({"Content-Type": content_type} if body else {})}
         return Request(method, path, params, headers, body, self._timeout)
 
     async def _call(self, request: Request, plural: str, repeat: _Repeat) -> bytes:

@@ -194,6 +194,9 @@ class HttpTransport:
         _probe_when_silent(answer)
 
         async def release() -> None:
+            connection = answer.connection
+            if connection is not None and connection.transport is not None:
+                connection.transport.abort()  # in the middle of a stream: a TLS farewell might outlive the event loop
             answer.close()
 
         headers = Headers(answer.headers.items())

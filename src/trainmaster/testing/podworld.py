@@ -40,7 +40,11 @@ class PodWorld:
     objects: dict[tuple[str, str, str], dict[str, Any]] = field(default_factory=dict)
     events: list[Told] = field(default_factory=list)
     writes: int = 0
-    _queues: dict[str, list[asyncio.Queue[Seen]]] = field(default_factory=dict)
+    failures: int = 0
+    """So many writes of status fail from now on."""
+    is_deaf: bool = False
+    """Watchers are not told what happens now."""
+    _queues: dict[str, list[asyncio.Queue[Seen | None]]] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def add(self, kind: str, manifest: Json) -> dict[str, Any]:
@@ -50,14 +54,14 @@ class PodWorld:
         metadata.setdefault("namespace", "default" if kind not in ("Node", "PersistentVolume") else "")
         metadata.setdefault("uid", f"uid-{next(_uids)}")
         key = (kind, metadata["namespace"], metadata["name"])
-        self._tell(kind, Seen("MODIFIED" if key in self.objects else "ADDED", made))
+        self.tell(kind, Seen("MODIFIED" if key in self.objects else "ADDED", made))
         self.objects[key] = made
         return made
 
     def remove(self, kind: str, name: str, namespace: str = "default") -> None:
         gone = self.objects.pop((kind, namespace, name), None)
         if gone is not None:
-            self._tell(kind, Seen("DELETED", gone))
+            self.tell(kind, Seen("DELETED", gone))
 
     def delete_pod(self, name: str, grace: float = 30) -> None:
         """As a user would: the kubelet does the rest."""
@@ -99,19 +103,29 @@ class PodWorld:
         return self.phase(name)
 
     async def watch(self, kind: str) -> AsyncIterator[Seen]:
-        queue: asyncio.Queue[Seen] = asyncio.Queue()
+        queue: asyncio.Queue[Seen | None] = asyncio.Queue()
         for (held, _, _), found in list(self.objects.items()):
             if held == kind:
                 queue.put_nowait(Seen("ADDED", found))
         queue.put_nowait(Seen("SYNCED", {}))
         self._queues.setdefault(kind, []).append(queue)
-        while True:
-            yield await queue.get()
+        while (seen := await queue.get()) is not None:
+            yield seen
+        self._queues[kind].remove(queue)
+
+    def end_watches(self) -> None:
+        """As a server does to watchers that fell behind."""
+        for queues in self._queues.values():
+            for queue in queues:
+                queue.put_nowait(None)
 
     async def get(self, kind: str, namespace: str, name: str) -> Json | None:
         return self.objects.get((kind, namespace, name))
 
     async def update_status(self, pod: Json, status: Json) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise ConnectionError("the store is busy")
         held = self.objects.get(_key(pod))
         if held is not None and held["metadata"]["uid"] == pod["metadata"]["uid"]:
             self.writes += 1
@@ -126,8 +140,9 @@ class PodWorld:
         self.events.append(Told(kind, reason, message, container))
         self._wake()
 
-    def _tell(self, kind: str, seen: Seen) -> None:
-        for queue in self._queues.get(kind, ()):
+    def tell(self, kind: str, seen: Seen) -> None:
+        """Tells the watchers, whether it happened or not."""
+        for queue in self._queues.get(kind, ()) if not self.is_deaf else ():
             queue.put_nowait(seen)
         asyncio.get_running_loop().call_soon(self._wake)
 

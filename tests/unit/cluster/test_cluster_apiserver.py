@@ -314,6 +314,23 @@ def test_body_beyond_three_mebibytes_is_refused():
     with_client(use)
 
 
+def test_nonsense_on_the_wire_is_refused_and_not_logged(caplog: pytest.LogCaptureFixture):
+    async def use(client: Client) -> None:
+        url = client.session._base_url
+        assert url is not None
+        reader, writer = await asyncio.open_connection(url.host, url.port)
+        writer.write(b"SIT /here HTTP/1.1\r\n\r\n")
+        answer = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+
+        assert answer.startswith((b"HTTP/1.0 400", b"HTTP/1.1 400"))
+
+    with_client(use)
+
+    assert caplog.records == []
+
+
 def test_integers_beyond_64_bits_do_not_break_the_answer():
     async def use(client: Client) -> None:
         answer = await client.post(CONFIGS, b'{"metadata":{"name":"a","generation":123456789012345678901234567890}}')

@@ -370,7 +370,7 @@ def test_a_container_runs_as_the_user_it_asks_for_where_we_may(tmp_path: Path) -
 
 
 def test_gpus_are_dealt_out_by_number(tmp_path: Path) -> None:
-    ask = {"resources": {"limits": {"nvidia.com/gpu": "2"}}}
+    ask: dict[str, Any] = {"resources": {"limits": {"nvidia.com/gpu": "2"}}}
     show = ("sh", "-c", "echo [$CUDA_VISIBLE_DEVICES]")
 
     async def body(lab: Lab) -> tuple[str, str, PodWorld]:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
-from trainmaster.cluster.kubelet_api import Timing
+from trainmaster.cluster.kubelet_api import Seen, Timing
 from trainmaster.cluster.launcher import Process
 from trainmaster.testing.podworld import NODE, Lab, PodWorld, a_container, a_lab, a_pod, script
 
@@ -240,3 +240,65 @@ def test_twenty_pods_at_once_all_run_and_leave_nothing(tmp_path: Path) -> None:
         return phases
 
     assert in_lab(tmp_path, body) == ["Succeeded"] * 20
+
+
+def test_a_change_that_comes_late_does_not_start_a_pod_again(tmp_path: Path) -> None:
+    async def body(lab: Lab) -> tuple[bool, list[str]]:
+        world = lab.world
+        world.add("Pod", a_pod("one", "true"))
+        await world.finished("one")
+        late = {**world.pod("one"), "status": {"phase": "Running"}}
+        world.delete_pod("one")
+        world.is_deaf = True
+        await world.until(lambda: not world.has_pod("one"))
+        world.is_deaf = False
+        await lab.ran(a_pod("two", "true"))
+        is_forgotten = lab.kubelet.worker("default", "one") is None
+        world.tell("Pod", Seen("MODIFIED", late))
+        world.tell("Pod", Seen("DELETED", late))
+        await lab.ran(a_pod("three", "true"))
+        return is_forgotten, world.reasons()
+
+    assert in_lab(tmp_path, body) == (True, ["Started"] * 3)
+
+
+def test_a_watch_that_ends_is_begun_again_and_what_went_is_noticed(tmp_path: Path) -> None:
+    async def body(lab: Lab) -> int:
+        world = lab.world
+        world.add("Pod", a_pod("one", "sleep", "1000"))
+        await world.until(lambda: world.phase("one") == "Running")
+        process = process_of(lab, "one")
+        world.is_deaf = True
+        world.remove("Pod", "one")
+        world.is_deaf = False
+        world.end_watches()
+        code = await process.wait()
+        await lab.ran(a_pod("two", "true"))
+        return code
+
+    assert in_lab(tmp_path, body) == 137
+
+
+def test_a_pod_deleted_before_it_could_start_is_gone(tmp_path: Path) -> None:
+    async def body(lab: Lab) -> list[str]:
+        world = lab.world
+        world.add("Pod", a_pod("one", "true", volumes=[{"name": "v", "configMap": {"name": "absent"}}]))
+        await world.until(lambda: "FailedMount" in world.reasons())
+        world.delete_pod("one")
+        await world.until(lambda: not world.has_pod("one"))
+        return world.reasons()
+
+    assert in_lab(tmp_path, body) == ["FailedMount"]
+
+
+def test_the_address_of_a_service_is_that_of_the_pod_behind_it(tmp_path: Path) -> None:
+    async def body(lab: Lab) -> str:
+        world = lab.world
+        ports = [{"port": 80, "targetPort": 80}]
+        spec = {"selector": {"app": "one"}, "clusterIP": "10.96.0.7", "ports": ports}
+        world.add("Service", {"metadata": {"name": "front"}, "spec": spec})
+        world.add("Pod", a_pod("one", "sleep", "1000"))
+        await world.until(lambda: world.phase("one") == "Running")
+        return await lab.ran(a_pod("two", "sh", "-c", "echo $FRONT_SERVICE_HOST"))
+
+    assert in_lab(tmp_path, body) == "10.244.0.2\n"

@@ -83,8 +83,8 @@ def a_pod(name: str = "p", **spec: Any) -> dict[str, Any]:
 
 
 def a_definition(**version: Any) -> dict[str, Any]:
-    spec = {"type": "object", "required": ["a"], "properties": {"a": {"type": "string"}, "n": {"type": "integer"}}}
-    spec["properties"]["n"]["default"] = 1
+    fields = {"a": {"type": "string"}, "n": {"type": "integer", "default": 1}}
+    spec = {"type": "object", "required": ["a"], "properties": fields}
     status = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec, "status": status}}}
     subresources = {"status": {}, "scale": {"specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n"}}
@@ -246,8 +246,8 @@ def test_an_update_of_an_older_state_conflicts() -> None:
         assert second["metadata"]["resourceVersion"] != first["metadata"]["resourceVersion"]
         assert refused.status == 409
         assert refused.message == (
-            'Operation cannot be fulfilled on configmaps "m": the object has been modified; please apply your changes to '
-            "the latest version and try again"
+            'Operation cannot be fulfilled on configmaps "m": the object has been modified; please apply your changes '
+            "to the latest version and try again"
         )
 
     in_cluster(use)

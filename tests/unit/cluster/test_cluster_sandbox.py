@@ -284,6 +284,24 @@ def test_a_command_joins_a_running_container(tmp_path: Path) -> None:
     assert asyncio.run(main()) == (5, b"one\n")
 
 
+def test_pods_reach_what_we_serve_at_our_own_address(tmp_path: Path) -> None:
+    call = f"import socket; print(socket.create_connection(({'10.244.0.1'!r}, 443)).recv(99).decode())"
+
+    async def main() -> str:
+        async with a_sandbox(tmp_path) as sandbox:
+            loop = asyncio.get_running_loop()
+            with await sandbox.listen(443) as server:
+                process = await start(sandbox, await a_pod(sandbox, tmp_path), tmp_path, sys.executable, "-c", call)
+                connection, _ = await loop.sock_accept(server)
+                with connection:
+                    await loop.sock_sendall(connection, b"welcome")
+                await process.wait()
+            process.close()
+        return read(tmp_path / "logs" / "one.log", Selection()).decode()
+
+    assert asyncio.run(main()) == "welcome\n"
+
+
 def test_nothing_is_left_when_the_process_that_holds_the_sandbox_is_killed(tmp_path: Path) -> None:
     program = f"""
 import asyncio, sys

@@ -1,0 +1,165 @@
+"""From what is known about a job that does not get on to one sentence: what to do.
+
+Symptoms are asked in the order of how much they explain; the first that is there speaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trainmaster.api.status import JobStatus
+from trainmaster.cli.ranks import Ending, Obstacle, RankView, first_to_fail
+
+_PULLING = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
+_NOT_STARTING = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "FailedMount")
+_SIGNALS = {
+    139: "it was ended by a segmentation fault (SIGSEGV), so look at native libraries and at shared memory (/dev/shm)",
+    134: "it aborted (SIGABRT); the last lines of its log say which check failed",
+    143: "it was asked to end (SIGTERM): by an eviction, a deletion, or the node going away",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """All that is known about a job."""
+
+    target: str
+    """`pytorchjob/ddp -n team`, as it is written in commands."""
+    kind: str
+    status: JobStatus
+    ranks: Sequence[RankView]
+    events: Sequence[dict[str, Any]] = ()
+    is_suspended: bool = False
+
+
+def advise(case: Case) -> str:
+    """Empty when there is nothing to do."""
+    if case.status.is_true("Succeeded"):
+        return ""
+    return next((sentence for symptom in SYMPTOMS if (sentence := symptom(case))), "")
+
+
+def _validation(case: Case) -> str:
+    failed = case.status.condition("Failed")
+    if failed is None or failed.status != "True" or not failed.reason.endswith("FailedValidation"):
+        return ""
+    return (
+        f"Correct the fields named above in the manifest, then: trainmaster delete {case.target}, and apply it again; "
+        f"`trainmaster plan FILE` checks it beforehand."
+    )
+
+
+def _name_taken(case: Case) -> str:
+    for message in _warnings(case):
+        if "already exists and belongs to" in message:
+            return "Another object has a name that this job needs: rename the job, or delete that object."
+    return ""
+
+
+def _waiting(case: Case) -> str:
+    for rank in case.ranks:
+        if (obstacle := rank.obstacle) is not None and (sentence := _about(case, rank, obstacle)):
+            return sentence
+    return ""
+
+
+def _about(case: Case, rank: RankView, obstacle: Obstacle) -> str:
+    if obstacle.reason == "ImageNotMapped":
+        return (
+            "Say what stands for the image on this machine: in trainmaster.yaml beside the manifest, "
+            "or with --image 'PATTERN=DIR|VENV|COMMAND' of `trainmaster run` or `trainmaster up`."
+        )
+    if obstacle.reason in _PULLING:
+        return "Check the image's name and tag, and that the nodes may pull it (imagePullSecrets)."
+    if obstacle.reason in ("Unschedulable", "SchedulingGated"):
+        return (
+            f"No node has room for {rank.name}: lower its resources.requests, free or add capacity, "
+            f"or check its nodeSelector, affinity and tolerations; the message above has the numbers."
+        )
+    if obstacle.reason == "CrashLoopBackOff" and not _ran_out_of_memory(rank.ending):
+        return (
+            f"The container ends as often as it is started: read why with "
+            f"trainmaster logs {case.target} --rank {rank.title} --previous."
+        )
+    if obstacle.reason in _NOT_STARTING:
+        return f"Mend what the message names (a ConfigMap, Secret, volume or command), so that {rank.name} can start."
+    return ""
+
+
+def _memory(case: Case) -> str:
+    for rank in case.ranks:
+        if _ran_out_of_memory(rank.ending):
+            return (
+                f"{rank.title} needs more memory than its limit: raise resources.limits.memory, or make the batch, "
+                f"the cache or the number of data loaders smaller."
+            )
+    return ""
+
+
+def _ran_out_of_memory(ending: Ending | None) -> bool:
+    return ending is not None and (ending.reason == "OOMKilled" or (ending.exit_code == 137 and not ending.reason))
+
+
+def _deadline(case: Case) -> str:
+    failed = case.status.condition("Failed")
+    if failed is None or failed.status != "True":
+        return ""
+    if "active longer than" in failed.message or "deadline" in failed.message.lower():
+        return "Raise runPolicy.activeDeadlineSeconds, or make the job do less."
+    return ""
+
+
+def _exit_code(case: Case) -> str:
+    found = first_to_fail(case.ranks)
+    if found is None:
+        return ""
+    rank, ending = found
+    logs = f"trainmaster logs {case.target} --rank {rank.title}{' --previous' if ending.was_restarted else ''}"
+    if ending.exit_code in (126, 127):
+        return f"The program of {rank.title} was not found or may not be executed: check the command and the image."
+    if ending.exit_code == 137:
+        return (
+            f"{rank.title} was killed (SIGKILL): by the kernel for want of memory on the node, or because it did not "
+            f"end in its grace period; raise memory requests, and see {logs}."
+        )
+    if ending.exit_code in _SIGNALS:
+        return f"Of {rank.title}: {_SIGNALS[ending.exit_code]}; see {logs}."
+    return f"Read the whole log of the rank that failed first: {logs}."
+
+
+def _gone(case: Case) -> str:
+    if not case.status.is_true("Failed") or case.ranks:
+        return ""
+    return "Its pods and their logs are gone: to keep them, set runPolicy.cleanPodPolicy to None and run it again."
+
+
+def _suspended(case: Case) -> str:
+    return f"It is suspended; let it go on with: trainmaster resume {case.target}." if case.is_suspended else ""
+
+
+def _unseen(case: Case) -> str:
+    if case.status.conditions:
+        return ""
+    return (
+        "No operator has looked at this job yet: check that one runs (trainmaster status, or the Deployment that "
+        f"`trainmaster manifests` installs) and that it is enabled for {case.kind}."
+    )
+
+
+def _warnings(case: Case) -> Iterator[str]:
+    return (event.get("message", "") for event in case.events if event.get("type") == "Warning")
+
+
+SYMPTOMS: tuple[Callable[[Case], str], ...] = (
+    _validation,
+    _name_taken,
+    _memory,
+    _waiting,
+    _deadline,
+    _exit_code,
+    _gone,
+    _suspended,
+    _unseen,
+)

@@ -1,0 +1,29 @@
+"""Switches as Go programs take them: `--wait=false` beside `--no-wait`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from typer.core import TyperCommand
+
+
+class KubectlCommand(TyperCommand):
+    """Takes switches as Go programs do, too: `--wait=false`, `--watch=true`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, list(self._switched(args)))
+
+    def _switched(self, args: list[str]) -> Iterator[str]:
+        switches = {name: one for one in self.params if getattr(one, "is_flag", False) for name in one.opts}
+        for number, argument in enumerate(args):
+            if argument == "--":
+                yield from args[number:]
+                return
+            name, equals, value = argument.partition("=")
+            if not equals or name not in switches or value.lower() not in ("true", "false"):
+                yield argument
+            elif value.lower() == "true":
+                yield name
+            elif switches[name].secondary_opts:
+                yield switches[name].secondary_opts[0]

@@ -1,0 +1,28 @@
+"""pods/binding: puts a pod on a node. The one part of a pod's spec that nobody can change otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainmaster.cluster import definitions, subresources
+from trainmaster.cluster.decoding import part_of
+from trainmaster.cluster.store import Stale
+from trainmaster.cluster.writing import PODS, Object, Writer
+from trainmaster.objects.meta import mutable
+
+SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+
+
+async def bind(writer: Writer, namespace: str, name: str, binding: Mapping[str, Any], *, dry_run: bool) -> Object:
+    asked = part_of(definitions.shape("", "v1", "Binding"), binding, "Binding")
+    while True:
+        entry = writer.existing(PODS, namespace, name)
+        pod = subresources.bound(PODS, mutable(entry.value), asked, writer.now())
+        if dry_run:
+            return dict(SUCCESS)
+        try:
+            await writer.store.put(PODS.prefix, entry.key, pod, expect=entry.revision)
+        except Stale:
+            continue
+        return dict(SUCCESS)
