@@ -26,15 +26,10 @@ def trainmaster(*words: object, given: str = "", **env: str) -> subprocess.Compl
 
 
 @contextmanager
-def started(*words: object, given: str) -> Iterator[subprocess.Popen[str]]:
+def started(*words: object, given: str, **env: str) -> Iterator[subprocess.Popen[str]]:
     """A command under way; killed if the test does not end it."""
-    process = subprocess.Popen(
-        [*TRAINMASTER, *map(str, words)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    pipe, command = subprocess.PIPE, [*TRAINMASTER, *map(str, words)]
+    process = subprocess.Popen(command, env={**os.environ, **env}, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
     assert process.stdin is not None
     process.stdin.write(given)
     process.stdin.close()
@@ -180,7 +175,9 @@ def test_run_interrupted_ends_with_130_and_leaves_nothing(tmp_path):
 
 
 def test_run_killed_leaves_nothing(tmp_path):
-    with started("run", "-", "--config", CONFIG, given=held("held", tmp_path, replicas={"Worker": 2})) as command:
+    """But its directory: nobody is there to remove it."""
+    job = held("held", tmp_path, replicas={"Worker": 2})
+    with started("run", "-", "--config", CONFIG, given=job, TMPDIR=str(tmp_path)) as command:
         said(command, "is the gate open?", times=2)
 
         with nothing_left(command):

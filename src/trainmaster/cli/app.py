@@ -225,6 +225,8 @@ def run(
     sandbox: SANDBOX = "auto",
     nodes: NODES = 1,
     port: PORT = 0,
+    gang_scheduler_name: GANG = "",
+    compat: COMPAT = "",
     context: Annotated[str, typer.Option(metavar="NAME", help="Run on the cluster of this kubeconfig context.")] = "",
     kubeconfig: Annotated[str, typer.Option(metavar="FILE", help="Run on the cluster of this kubeconfig.")] = "",
 ) -> None:
@@ -233,11 +235,18 @@ def run(
     Starts a cluster of its own, submits everything in the files, shows what every rank prints, and ends with the jobs'
     result: 0 succeeded, 1 failed, 2 bad manifest or usage, 124 timed out, 130 interrupted.
     """
-    from trainmaster.cli.embedded import EmbeddedOptions
+    from trainmaster.cli.embedded import EmbeddedOptions, embedded_operator
     from trainmaster.cli.run import RunOptions
     from trainmaster.cli.run import run as run_jobs
 
-    cluster = EmbeddedOptions(port=port, nodes=nodes, sandbox=sandbox, images=tuple(image or ()), config=config)
+    cluster = EmbeddedOptions(
+        port=port,
+        nodes=nodes,
+        sandbox=sandbox,
+        images=tuple(image or ()),
+        config=config,
+        operator=embedded_operator(gang_scheduler_name, compat),
+    )
     chosen = RunOptions(tuple(files), namespace, context, kubeconfig, timeout, keep, cluster)
     raise typer.Exit(run_jobs(chosen))
 
@@ -251,13 +260,16 @@ def up(
     sandbox: SANDBOX = "auto",
     nodes: NODES = 1,
     port: PORT = 0,
+    gang_scheduler_name: GANG = "",
+    compat: COMPAT = "",
 ) -> None:
     """Start a cluster on this machine that speaks the Kubernetes API and runs pods as processes."""
-    from trainmaster.cli.embedded import EmbeddedOptions
+    from trainmaster.cli.embedded import EmbeddedOptions, embedded_operator
     from trainmaster.cli.up import up as bring_up
 
     images = tuple(image or ())
-    chosen = EmbeddedOptions(data_dir, port=port, nodes=nodes, sandbox=sandbox, images=images, config=config)
+    operator = embedded_operator(gang_scheduler_name, compat)
+    chosen = EmbeddedOptions(data_dir, port, nodes, sandbox, images, config, operator)
     raise typer.Exit(bring_up(chosen, detach=detach))
 
 

@@ -29,6 +29,16 @@ from trainmaster.operator.main import operate
 from trainmaster.operator.options import Options
 
 
+def embedded_operator(gang_scheduler_name: str = "", compat: str = "") -> Options:
+    """The operator within: its own ports are off, for there may be several clusters on a machine."""
+    return Options(
+        metrics_bind_address="0",
+        health_probe_bind_address="0",
+        gang_scheduler_name=gang_scheduler_name,
+        compat=compat,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class EmbeddedOptions:
     home: str = ""
@@ -41,7 +51,7 @@ class EmbeddedOptions:
     """PATTERN=DIR, PATTERN=VENV or PATTERN=COMMAND, as given with --image."""
 
     config: str = ""
-    operator: Options = Options(metrics_bind_address="0", health_probe_bind_address="0")
+    operator: Options = embedded_operator()
 
 
 def images_of(options: EmbeddedOptions, base: Path) -> Images:

@@ -16,6 +16,7 @@ from trainmaster.api.settings import Settings
 from trainmaster.cli import documents
 from trainmaster.cli.documents import BadDocument
 from trainmaster.cli.embedded import EmbeddedOptions, embedded
+from trainmaster.cli.errors import unwrapped
 from trainmaster.cli.follow import Follower, Progress
 from trainmaster.cli.screen import Screen, print_summary
 from trainmaster.cli.submit import Submission, Submitter, checked
@@ -50,7 +51,8 @@ def run(options: RunOptions) -> int:
         submission = checked(list(documents.read(options.files)), Settings())
         if not submission.jobs:
             raise BadDocument("nothing to run: no training job in what was given")
-        return asyncio.run(_run(options, submission))
+        with unwrapped():
+            return asyncio.run(_run(options, submission))
     except BadDocument as error:
         print(error, file=sys.stderr)
         return BAD_INPUT

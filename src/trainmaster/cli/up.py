@@ -16,6 +16,7 @@ from pathlib import Path
 
 from trainmaster.cli.documents import BadDocument
 from trainmaster.cli.embedded import EmbeddedOptions, embedded
+from trainmaster.cli.errors import unwrapped
 from trainmaster.cli.home import default_home, running_in, start_of
 from trainmaster.kube import logs
 from trainmaster.kube.errors import KubeError
@@ -61,7 +62,8 @@ def status(home: Path) -> int:
 def _foreground(options: EmbeddedOptions, home: Path) -> int:
     logs.setup("info", "auto")
     try:
-        asyncio.run(_serve(options, home))
+        with unwrapped():
+            asyncio.run(_serve(options, home))
     except BadDocument as error:
         print(error, file=sys.stderr)
         return 2

@@ -1,10 +1,10 @@
 """How a PyTorch worker waits for its master before its own containers start.
 
 training-operator 1.9 runs `nslookup` in alpine, which every worker must pull, and gives up after 200 s. By default we
-wait in the worker's own image, for as long as it takes, until the master's name resolves: that is, until its pod has an
-address. We do not try its port: a connection that comes and goes is one that the master's program has to cope with, and
-not every program does. torch itself retries a port that is not open yet. Should the image have no Python, the wait is
-skipped.
+wait in the worker's own image, for half an hour at most, until the master's name resolves: that is, until its pod has
+an address. We do not try its port: a connection that comes and goes is one that the master's program has to cope with,
+and not every program does. torch itself retries a port that is not open yet. Should the image have no Python, the wait
+is skipped.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ NAME = "init-pytorch"
 
 _WAIT = """\
 import socket, sys, time
-while True:
+for _ in range(1800):
     try:
         socket.getaddrinfo(sys.argv[1], None)
-        break
+        sys.exit()
     except OSError:
         print("waiting for the name", sys.argv[1], flush=True)
         time.sleep(1)
+sys.exit("the master has had no address for half an hour")
 """
 
 _IN_OWN_IMAGE = 'python=$(command -v python3 || command -v python) || exit 0; exec "$python" -c "$0" "$@"'
