@@ -89,13 +89,15 @@ def test_a_job_that_fails_is_told_from_cause_to_remedy(machine: Machine):
 
 
 def test_logs_are_followed_to_the_end_of_the_job_and_merged_after(machine: Machine):
-    machine.apply(a_job("talk", "echo first; sleep 0.3; echo last", "echo worker"))
+    # The master ends only when the worker has spoken: otherwise the job might be over before the worker began.
+    listen = "python -c \"import socket; socket.create_server(('', 23456)).accept()\""
+    knock = "python -c \"import socket; socket.create_connection(('talk-master-0', 23456), 5)\" 2>/dev/null"
+    machine.apply(a_job("talk", f"echo first; {listen}; echo last", f"echo worker; until {knock}; do sleep 0.05; done"))
 
     followed = machine.run("logs", "talk", "--all", "-f")
     machine.run("wait", "pytorchjob/talk", "--for=condition=Succeeded")
 
-    # The master decides when the job is over; the worker may not even have begun.
-    assert [line for line in followed.splitlines() if "master" in line] == ["[master-0] first", "[master-0] last"]
+    assert sorted(followed.splitlines()) == ["[master-0] first", "[master-0] last", "[worker-0] worker"]
     assert machine.run("logs", "talk") == "first\nlast\n"
     assert machine.run("logs", "talk", "--rank", "master-0") == "first\nlast\n"
     assert machine.run("logs", "pod/talk-master-0", "--tail", "1") == "last\n"
