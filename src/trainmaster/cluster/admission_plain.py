@@ -10,7 +10,7 @@ from typing import Any
 from trainmaster.cluster.admission import Object, Policy, World
 from trainmaster.cluster.quantities import parsed
 from trainmaster.cluster.status_error import Cause, forbidden_field, invalid_value, required, unsupported
-from trainmaster.cluster.validation import label_problems, path_segment_problems
+from trainmaster.cluster.validation import label_problems, path_segment_problems, subdomain_problems
 
 _KEY_FORM = "[-._a-zA-Z0-9]+"
 _KEY = re.compile(_KEY_FORM, re.ASCII)
@@ -18,8 +18,16 @@ _BAD_KEY = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or "
     f"'key-name', regex used for validation is '{_KEY_FORM}')"
 )
+_SYSTEM_CLASSES = ("system-cluster-critical", "system-node-critical")
 _MAX_DATA = 1024 * 1024
 _ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+_VOLUME_SOURCES = frozenset(
+    {
+        *("awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "csi", "fc", "flexVolume", "flocker"),
+        *("gcePersistentDisk", "glusterfs", "hostPath", "iscsi", "local", "nfs", "photonPersistentDisk"),
+        *("portworxVolume", "quobyte", "rbd", "scaleIO", "storageos", "vsphereVolume"),
+    }
+)
 _RECLAIM = ("Delete", "Recycle", "Retain")
 
 
@@ -109,19 +117,23 @@ def _check_claim(obj: Mapping[str, Any]) -> list[Cause]:
         causes.append(required("spec.resources[storage]"))
     elif parsed(amount) <= 0:
         causes.append(invalid_value("spec.resources[storage]", amount, "must be greater than zero"))
+    if (mode := spec["volumeMode"]) not in ("Block", "Filesystem"):
+        causes.append(unsupported("spec.volumeMode", mode, ("Block", "Filesystem")))
+    if name := spec.get("storageClassName"):
+        causes += [invalid_value("spec.storageClassName", name, problem) for problem in subdomain_problems(name)]
     return causes
 
 
-def _check_modes(spec: Mapping[str, Any]) -> Iterator[Cause]:
+def _check_modes(spec: Mapping[str, Any], why: str = "at least 1 access mode is required") -> Iterator[Cause]:
     modes = spec.get("accessModes") or []
     if not modes:
-        yield required("spec.accessModes", "at least 1 access mode is required")
+        yield required("spec.accessModes", why)
     yield from (unsupported("spec.accessModes", mode, _ACCESS_MODES) for mode in modes if mode not in _ACCESS_MODES)
 
 
 def _check_claim_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[Cause]:
-    """A bound claim keeps everything but its requested size; the binder may fill in the volume's name."""
-    free = {"resources", "volumeName"} if not old["spec"].get("volumeName") else {"resources"}
+    """A bound claim keeps everything but its requested size; of another, the binder may fill in the volume's name."""
+    free = {"resources"} if old["spec"].get("volumeName") else {"volumeName"}
     after = {key: value for key, value in new["spec"].items() if key not in free}
     before = {key: value for key, value in old["spec"].items() if key not in free}
     if after == before:
@@ -145,9 +157,13 @@ def _admit_volume(obj: Object, world: World) -> None:
 
 def _check_volume(obj: Mapping[str, Any]) -> list[Cause]:
     spec = obj["spec"]
-    causes = list(_check_modes(spec))
+    causes = list(_check_modes(spec, why=""))
     if not spec.get("capacity"):
         causes.append(required("spec.capacity"))
+    sources = [key for key in spec if key in _VOLUME_SOURCES]
+    if not sources:
+        causes.append(required("spec", "must specify a volume type"))
+    causes += [forbidden_field(f"spec.{extra}", "may not specify more than 1 volume type") for extra in sources[1:]]
     if (policy := spec["persistentVolumeReclaimPolicy"]) not in _RECLAIM:
         causes.append(unsupported("spec.persistentVolumeReclaimPolicy", policy, _RECLAIM))
     return causes
@@ -169,6 +185,9 @@ def _fill_priority_class(obj: Object) -> None:
 
 def _check_priority_class(obj: Mapping[str, Any]) -> list[Cause]:
     name, value = obj["metadata"].get("name") or "", obj["value"]
+    if name.startswith("system-") and name not in _SYSTEM_CLASSES:
+        detail = "priority class names with 'system-' prefix are reserved for system use only. error:"
+        return [forbidden_field("metadata.name", f"{detail} {name} is not a known system priority class")]
     if value > 1_000_000_000 and not name.startswith("system-"):
         detail = "maximum allowed value of a user defined priority is 1000000000"
         return [forbidden_field("value", detail)]
@@ -253,12 +272,28 @@ def _check_event(obj: Mapping[str, Any]) -> list[Cause]:
     return []
 
 
+def _check_role(obj: Mapping[str, Any]) -> list[Cause]:
+    causes: list[Cause] = []
+    for index, rule in enumerate(obj.get("rules") or ()):
+        at = f"rules[{index}]"
+        if not rule.get("verbs"):
+            causes.append(required(f"{at}.verbs", "verbs must contain at least one value"))
+        if rule.get("nonResourceURLs"):
+            continue
+        if not rule.get("apiGroups"):
+            causes.append(required(f"{at}.apiGroups", "resource rules must supply at least one api group"))
+        if not rule.get("resources"):
+            causes.append(required(f"{at}.resources", "resource rules must supply at least one resource"))
+    return causes
+
+
 def _fill_network_policy(obj: Object) -> None:
     spec = obj.setdefault("spec", {})
     spec.setdefault("policyTypes", ["Ingress", *(["Egress"] if spec.get("egress") else [])])
 
 
 _RBAC = Policy(name_rule=path_segment_problems)
+_ROLES = Policy(check=_check_role, name_rule=path_segment_problems)
 _GENERATION = Policy(has_generation=True)
 
 POLICIES: Mapping[str, Policy] = {
@@ -283,8 +318,8 @@ POLICIES: Mapping[str, Policy] = {
     "networking.k8s.io/ingresses": _GENERATION,
     "admissionregistration.k8s.io/mutatingwebhookconfigurations": _GENERATION,
     "admissionregistration.k8s.io/validatingwebhookconfigurations": _GENERATION,
-    "rbac.authorization.k8s.io/roles": _RBAC,
+    "rbac.authorization.k8s.io/roles": _ROLES,
     "rbac.authorization.k8s.io/rolebindings": _RBAC,
-    "rbac.authorization.k8s.io/clusterroles": _RBAC,
+    "rbac.authorization.k8s.io/clusterroles": _ROLES,
     "rbac.authorization.k8s.io/clusterrolebindings": _RBAC,
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from trainmaster.cluster.admission import Object, Policy, World
@@ -103,6 +103,7 @@ def _admit_job(job: Object, world: World) -> None:
     uid, name = job["metadata"]["uid"], job["metadata"].get("name") or ""
     labels |= {"controller-uid": uid, "job-name": name}
     labels |= {"batch.kubernetes.io/controller-uid": uid, "batch.kubernetes.io/job-name": name}
+    job["metadata"].setdefault("labels", dict(labels))
     if not spec.get("selector"):
         spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
 
@@ -113,6 +114,13 @@ def _no_status(obj: Object, world: World) -> None:
 
 def _replica_status(obj: Object, world: World) -> None:
     obj["status"] = {"replicas": 0}
+
+
+def _check_deployment(obj: Mapping[str, Any]) -> list[Cause]:
+    strategy = obj["spec"].get("strategy") or {}
+    known = ("Recreate", "RollingUpdate")
+    causes = [] if strategy.get("type") in known else [unsupported("spec.strategy", strategy, known)]
+    return [*_check_selected(obj), *causes]
 
 
 def _check_selected(obj: Mapping[str, Any]) -> list[Cause]:
@@ -146,7 +154,14 @@ def _check_replicas(spec: Mapping[str, Any]) -> list[Cause]:
 
 
 def _check_job(job: Mapping[str, Any]) -> list[Cause]:
-    return _check_job_spec(job["spec"], "spec")
+    return [*_check_own_selector(job), *_check_job_spec(job["spec"], "spec")]
+
+
+def _check_own_selector(job: Mapping[str, Any]) -> Iterator[Cause]:
+    """Without manualSelector, the one that was made for it is the only one."""
+    spec, own = job["spec"], {"batch.kubernetes.io/controller-uid": job["metadata"]["uid"]}
+    if not spec.get("manualSelector") and (spec.get("selector") or {}) != {"matchLabels": own}:
+        yield invalid_value("spec.selector", spec.get("selector"), "`selector` not auto-generated")
 
 
 def _check_job_spec(spec: Mapping[str, Any], path: str) -> list[Cause]:
@@ -199,7 +214,7 @@ def _check_stateful_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> li
 
 POLICIES: Mapping[str, Policy] = {
     "apps/deployments": Policy(
-        _fill_deployment, _no_status, check=_check_selected, check_update=_same("selector"), has_generation=True
+        _fill_deployment, _no_status, check=_check_deployment, check_update=_same("selector"), has_generation=True
     ),
     "apps/replicasets": Policy(
         _fill_replica_set,

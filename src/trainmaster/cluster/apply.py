@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from trainmaster.cluster import fieldset, managed_fields
+from trainmaster.cluster import fieldset, managed_fields, yamlbody
 from trainmaster.cluster.decoding import decoded
 from trainmaster.cluster.fieldset import FieldSet, element_of, is_granular_list, is_granular_map
 from trainmaster.cluster.kinds import Kind
@@ -25,22 +25,12 @@ from trainmaster.objects.meta import mutable
 _PATCH_OPTIONS = Kind("meta.k8s.io", "v1", "patchoptions", "PatchOptions")
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML as JSON would have it: times stay text."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, form) for tag, form in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-
-
 def read_yaml(body: bytes) -> Object:
     try:
         found = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         try:
-            found = mutable({"": yaml.load(body, _Loader)})[""]
+            found = mutable({"": yamlbody.load(body)})[""]
         except (yaml.YAMLError, UnicodeDecodeError, TypeError, ValueError, RecursionError) as error:
             raise bad_request(f"error decoding YAML: error converting YAML to JSON: yaml: {error}") from None
     if not isinstance(found, dict):
@@ -124,7 +114,7 @@ def _stated(kind: Kind, namespace: str, name: str, given: Object) -> Object:
     wanted = decoded(kind, given)
     check_name(name, wanted)
     check_same_namespace(kind, namespace, wanted)
-    if wanted["metadata"].get("managedFields"):
+    if wanted["metadata"].get("managedFields") is not None:
         raise bad_request("metadata.managedFields must be nil")
     wanted["metadata"].pop("managedFields", None)
     return wanted

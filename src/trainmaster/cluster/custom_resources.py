@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainmaster.cluster import definitions, schema_check
+from trainmaster.cluster import definitions, schema_check, structural
 from trainmaster.cluster.admission import Object, Policy, World
 from trainmaster.cluster.definitions import Validator
 from trainmaster.cluster.kinds import Column, Kind, ScalePaths
@@ -20,6 +20,7 @@ from trainmaster.cluster.validation import dns_1035_problems, subdomain_problems
 from trainmaster.objects import timestamp
 
 PREFIX = "apiextensions.k8s.io/customresourcedefinitions"
+_APPROVAL = "api-approved.kubernetes.io"
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 
 
@@ -66,11 +67,12 @@ def _established(crd: Mapping[str, Any], stored: list[str], world: World) -> Obj
 def check_definition(crd: Mapping[str, Any]) -> list[Cause]:
     spec = crd["spec"]
     names = spec.get("names") or {}
-    causes = list(_check_names(spec, names))
+    causes: list[Cause] = []
     wanted = f"{names.get('plural') or ''}.{spec.get('group') or ''}"
     name = crd["metadata"].get("name") or ""
     if name != wanted:
         causes.append(invalid_value("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
+    causes += [*_check_names(spec, names), *_check_approval(crd)]
     versions = spec.get("versions") or []
     if not versions:
         causes.append(required("spec.versions"))
@@ -109,47 +111,26 @@ def _check_version(version: Mapping[str, Any], path: str) -> Iterator[Cause]:
         yield required(f"{path}.name")
     else:
         yield from (invalid_value(f"{path}.name", name, problem) for problem in dns_1035_problems(name))
+    yield from structural.check_columns(
+        version.get("additionalPrinterColumns") or [], f"{path}.additionalPrinterColumns"
+    )
+    scale = (version.get("subresources") or {}).get("scale")
+    yield from structural.check_scale(scale, f"{path}.subresources.scale")
     schema = (version.get("schema") or {}).get("openAPIV3Schema")
     if schema is None:
         yield required(f"{path}.schema.openAPIV3Schema", "schemas are required")
-        return
-    if schema.get("type") != "object":
-        at = f"{path}.schema.openAPIV3Schema.type"
-        yield (
-            invalid_value(at, schema.get("type"), "must be object at the root")
-            if schema.get("type")
-            else required(at, "must not be empty at the root")
-        )
-    yield from _check_schema(schema, f"{path}.schema.openAPIV3Schema")
+    else:
+        yield from structural.check_root(schema, f"{path}.schema.openAPIV3Schema")
 
 
-def _check_schema(schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
-    """Structural: every node that says what is inside also says what it is."""
-    known = ("array", "boolean", "integer", "number", "object", "string")
-    for name, inner, at in _inner_schemas(schema, path):
-        if not isinstance(inner, Mapping):
-            yield invalid_value(at, name, "must be a schema")
-            continue
-        kind = inner.get("type")
-        is_open = inner.get("x-kubernetes-preserve-unknown-fields") or inner.get("x-kubernetes-int-or-string")
-        if kind is None and not is_open:
-            yield required(f"{at}.type", "must not be empty for specified " + _role(path, at))
-        elif kind is not None and kind not in known:
-            yield unsupported(f"{at}.type", kind, known)
-        yield from _check_schema(inner, at)
-
-
-def _role(path: str, at: str) -> str:
-    return "array items" if at == f"{path}.items" else "object fields"
-
-
-def _inner_schemas(schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any, str]]:
-    for name, inner in (schema.get("properties") or {}).items():
-        yield name, inner, f"{path}.properties[{name}]"
-    if "items" in schema:
-        yield "items", schema["items"], f"{path}.items"
-    if isinstance(schema.get("additionalProperties"), Mapping):
-        yield "additionalProperties", schema["additionalProperties"], f"{path}.additionalProperties"
+def _check_approval(crd: Mapping[str, Any]) -> Iterator[Cause]:
+    """Kubernetes keeps its own domains for itself; a community's, such as x-k8s.io, are free."""
+    group = crd["spec"].get("group") or ""
+    is_kept = any(group == own or group.endswith(f".{own}") for own in ("k8s.io", "kubernetes.io"))
+    if is_kept and not (crd["metadata"].get("annotations") or {}).get(_APPROVAL):
+        see = "see https://github.com/kubernetes/enhancements/pull/1111"
+        detail = f'protected groups must have approval annotation "{_APPROVAL}", {see}'
+        yield required(f"metadata.annotations[{_APPROVAL}]", detail)
 
 
 DEFINITION_POLICY = Policy(

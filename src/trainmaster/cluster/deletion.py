@@ -14,7 +14,15 @@ from trainmaster.cluster.conversion import shown_as
 from trainmaster.cluster.decoding import part_of
 from trainmaster.cluster.kinds import Kind
 from trainmaster.cluster.pod_update import grace_of
-from trainmaster.cluster.status_error import ApiError, conflict, forbidden, invalid, not_found, unsupported
+from trainmaster.cluster.status_error import (
+    ApiError,
+    conflict,
+    forbidden,
+    invalid,
+    invalid_value,
+    not_found,
+    unsupported,
+)
 from trainmaster.cluster.store import Entry, Missing, Stale
 from trainmaster.cluster.writing import Object, Writer, is_over
 from trainmaster.objects import timestamp
@@ -80,6 +88,9 @@ def checked_options(given: Mapping[str, Any]) -> Mapping[str, Any]:
         return {}
     options = part_of(definitions.delete_options_shape(), given, "DeleteOptions")
     policy = options.get("propagationPolicy")
+    if policy is not None and options.get("orphanDependents") is not None:
+        why = "orphanDependents and deletionPropagation cannot be both set"
+        raise invalid(_OPTIONS, "", [invalid_value("propagationPolicy", policy, why)])
     if policy is not None and policy not in ("Foreground", "Background", "Orphan"):
         known = ("Foreground", "Background", "Orphan", "nil")
         raise invalid(_OPTIONS, "", [unsupported("propagationPolicy", policy, known)])

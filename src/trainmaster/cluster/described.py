@@ -13,7 +13,7 @@ from aiohttp import web
 from trainmaster.cluster.discovery import Discovery
 from trainmaster.cluster.negotiation import JSON, Form, not_acceptable
 from trainmaster.cluster.openapi import OpenApi
-from trainmaster.cluster.resources import HEADERS
+from trainmaster.cluster.resources import HEADERS, method_not_allowed
 from trainmaster.cluster.status_error import ApiError, unknown_path
 
 VERSION = "v1.32.0"
@@ -40,6 +40,8 @@ class Described:
 
     def answer(self, request: web.BaseRequest, form: Form | None) -> web.Response:
         path = request.path.rstrip("/") or "/"
+        if request.method not in ("GET", "HEAD"):
+            raise method_not_allowed()
         if path.startswith("/api"):
             return self._discover(path, form)
         if path.startswith("/openapi/"):

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainmaster.cluster import definitions
-from trainmaster.cluster.binding import SUCCESS
+from trainmaster.cluster.binding import SUCCESS, check_named
 from trainmaster.cluster.decoding import part_of
 from trainmaster.cluster.deletion import Deleter
 from trainmaster.cluster.status_error import ApiError, not_found, too_many
@@ -29,6 +29,7 @@ class Evictions:
 
     async def evict(self, namespace: str, name: str, eviction: Mapping[str, Any], *, dry_run: bool) -> Object:
         asked = part_of(definitions.shape("policy", "v1", "Eviction"), eviction, "Eviction")
+        check_named(asked, name, "Eviction")
         entry = self._store.get(PODS.prefix, f"{namespace}/{name}")
         if entry is None:
             raise not_found(PODS, name)

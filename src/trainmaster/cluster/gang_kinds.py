@@ -28,6 +28,10 @@ def _column(name: str, kind: str, path: str) -> dict[str, Any]:
 _AGE = _column("Age", "date", ".metadata.creationTimestamp")
 
 
+_APPROVAL = {"api-approved.kubernetes.io": "unapproved, as kube-batch left it"}
+"""Asked for by the API server where a group is below k8s.io."""
+
+
 def _definition(
     group: str,
     version: str,
@@ -44,7 +48,7 @@ def _definition(
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}"},
+        "metadata": {"name": f"{plural}.{group}", "annotations": _APPROVAL},
         "spec": {
             "group": group,
             "scope": scope,

@@ -19,7 +19,7 @@ Entry: TypeAlias = dict[str, Any]
 _SERVERS_OWN = frozenset(
     {
         *("name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation"),
-        *("managedFields", "resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "generateName"),
+        *("managedFields", "resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds"),
     }
 )
 _MAX_UPDATE_MANAGERS = 10
@@ -41,7 +41,8 @@ def track_created(kind: Kind, new: dict[str, Any], manager: str, *, now: float) 
         if kind.status:
             owned.pop("status", None)
         written = fieldset.of_value(kind.shape, owned, is_new=True)
-        metadata["managedFields"] = [_entry(kind, manager, "Update", _rooted(kind, written), now, "")]
+        if rooted := _rooted(kind, written):
+            metadata["managedFields"] = [_entry(kind, manager, "Update", rooted, now, "")]
 
 
 def track(

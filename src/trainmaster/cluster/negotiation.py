@@ -13,7 +13,7 @@ import msgspec
 import yaml
 from aiohttp import web
 
-from trainmaster.cluster import protobuf
+from trainmaster.cluster import protobuf, yamlbody
 from trainmaster.cluster.status_error import ApiError, bad_request
 
 JSON = "application/json"
@@ -72,6 +72,8 @@ async def read(request: web.BaseRequest) -> bytes:
     except web.HTTPRequestEntityTooLarge:
         message = f"Request entity too large: limit is {MAX_BODY}"
         raise ApiError(413, "RequestEntityTooLarge", message, {}) from None
+    except web.RequestPayloadError as error:
+        raise bad_request(f"the body could not be read: {' '.join(str(error).split())}") from None
 
 
 async def read_object(request: web.BaseRequest, expected: str) -> dict[str, Any]:
@@ -107,16 +109,7 @@ def decode(body: bytes, media: str = JSON) -> Any:
 
 def _from_yaml(body: bytes) -> Any:
     """Through JSON, so that keys are text and nothing but JSON values is left."""
-    return msgspec.json.decode(msgspec.json.encode(yaml.load(body, Loader=_Loader)))
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML as Kubernetes reads it: a date is text."""
-
-    yaml_implicit_resolvers = {
-        letter: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-        for letter, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
+    return msgspec.json.decode(msgspec.json.encode(yamlbody.load(body)))
 
 
 def _encodable(value: Any) -> Any:

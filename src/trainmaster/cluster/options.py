@@ -8,7 +8,16 @@ from typing import Any
 from aiohttp import web
 from multidict import MultiMapping
 
-from trainmaster.cluster.status_error import ApiError, bad_request, invalid, invalid_value, unsupported
+from trainmaster.cluster.status_error import (
+    ApiError,
+    Cause,
+    bad_request,
+    forbidden_field,
+    invalid,
+    invalid_value,
+    required,
+    unsupported,
+)
 from trainmaster.objects.resource import Resource
 
 Query = MultiMapping[str]
@@ -59,11 +68,55 @@ def is_dry_run(query: Query, options: str, body: Mapping[str, Any] | None = None
 
 def manager(request: web.BaseRequest, options: str) -> str:
     """Who the fields belong to: as the client says, else the name it goes by."""
-    name = request.query.get("fieldManager", "")
-    if len(name) > _MAX_MANAGER or not name.isprintable():
-        why = "should only contain printable characters, 128 at most"
-        raise invalid(_options(options), "", [invalid_value("fieldManager", name, why)])
+    name = _named_manager(request.query, options)
     return name or request.headers.get("User-Agent", "").split("/")[0][:_MAX_MANAGER]
+
+
+def applier(request: web.BaseRequest) -> str:
+    """Whoever applies has to say who it is."""
+    name = _named_manager(request.query, "PatchOptions")
+    if not name:
+        raise invalid(_options("PatchOptions"), "", [required("fieldManager", "is required for apply patch")])
+    return name
+
+
+def force(query: Query, *, is_apply: bool) -> bool:
+    if "force" in query and not is_apply:
+        raise invalid(
+            _options("PatchOptions"), "", [forbidden_field("force", "may not be specified for non-apply patch")]
+        )
+    return flag(query, "force")
+
+
+def _named_manager(query: Query, options: str) -> str:
+    name = query.get("fieldManager", "")
+    if len(name.encode()) > _MAX_MANAGER:
+        cause = Cause("FieldValueTooLong", "fieldManager", f"Too long: must have at most {_MAX_MANAGER} bytes")
+        raise invalid(_options(options), "", [cause])
+    odd = next((place for place, char in enumerate(name) if not char.isprintable()), None)
+    if odd is not None:
+        why = f"invalid character U+{ord(name[odd]):04X} (at position {odd})"
+        raise invalid(_options(options), "", [invalid_value("fieldManager", name, why)])
+    return name
+
+
+def check_list(query: Query) -> None:
+    """Combinations of a list's options that make no sense."""
+    match, asked = query.get("resourceVersionMatch", ""), query.get("resourceVersion", "")
+    field, known = "resourceVersionMatch", ("Exact", "NotOlderThan", "")
+    causes: list[Cause] = []
+    if match and not asked:
+        causes.append(forbidden_field(field, "resourceVersionMatch is forbidden unless resourceVersion is provided"))
+    elif match and query.get("continue"):
+        causes.append(forbidden_field(field, "resourceVersionMatch is forbidden when continue is provided"))
+    elif match not in known:
+        causes.append(unsupported(field, match, known))
+    elif match == "Exact" and asked == "0":
+        causes.append(forbidden_field(field, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
+    if causes:
+        raise invalid(_options("ListOptions"), "", causes)
+    if query.get("continue") and asked not in ("", "0"):
+        raise bad_request("specifying resource version is not allowed when using continue")
 
 
 def deletion(query: Query, body: Mapping[str, Any]) -> dict[str, Any]:

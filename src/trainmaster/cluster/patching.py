@@ -12,6 +12,7 @@ from trainmaster.cluster.kinds import Kind
 from trainmaster.cluster.status_error import ApiError, bad_request, invalid_value, unsupported_media_type
 from trainmaster.cluster.status_error import invalid as invalid_object
 from trainmaster.cluster.writing import Change, Object, Writer, check_name, check_same_namespace
+from trainmaster.objects import meta
 
 _FOR_ALL = (patch.JSON, patch.MERGE, patch.APPLY)
 _GO = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
@@ -64,11 +65,17 @@ def _transform(kind: Kind, media_type: str, body: bytes) -> Callable[[Object], A
         merged = _object(patch.decode(body))
         return lambda document: patch.merge(document, merged)
     if media_type == patch.STRATEGIC and not kind.custom:
-        strategic_patch = _object(patch.decode(body))
+        strategic_patch = _mapping(patch.decode(body))
         return lambda document: strategic.merge(kind.shape, document, strategic_patch)
     if kind.custom:
         raise unsupported_media_type(_FOR_ALL)
     raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+
+
+def _mapping(decoded_patch: Any) -> Object:
+    if not isinstance(decoded_patch, dict):
+        raise bad_request("json: cannot unmarshal array into Go value of type map[string]interface {}")
+    return decoded_patch
 
 
 def _object(decoded_patch: Any) -> Object:
@@ -81,6 +88,17 @@ def _object(decoded_patch: Any) -> Object:
     return decoded_patch
 
 
+def _decoded(kind: Kind, patched: Object) -> Object:
+    """A patch that leaves no such object is what is wrong, not the request that carried it."""
+    try:
+        return decoded(kind, patched)
+    except ApiError as refusal:
+        if refusal.status != 400:
+            raise
+        shown = meta.encode(patched).decode()
+        raise invalid_object(_NOT_AN_OBJECT, "", [invalid_value("patch", shown, refusal.message)]) from None
+
+
 def _change(kind: Kind, namespace: str, name: str, transform: Callable[[Object], Any], subresource: str) -> Change:
     def change(document: Object) -> Object:
         if subresource == "scale":
@@ -88,7 +106,7 @@ def _change(kind: Kind, namespace: str, name: str, transform: Callable[[Object],
         patched = transform(document)
         if not isinstance(patched, dict):
             raise bad_request("the patched object is not an object")
-        patched = decoded(kind, patched)
+        patched = _decoded(kind, patched)
         check_name(name, patched)
         check_same_namespace(kind, namespace, patched)
         return patched

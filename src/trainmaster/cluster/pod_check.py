@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from trainmaster.cluster import status_error as error
+from trainmaster.cluster.pod_check_placement import check_placement
 from trainmaster.cluster.quantities import parsed
 from trainmaster.cluster.status_error import Cause, invalid_value, required, unsupported
 from trainmaster.cluster.validation import (
@@ -29,6 +30,15 @@ PORT_RANGE = "must be between 1 and 65535, inclusive"
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 _STANDARD = frozenset({"cpu", "memory", "ephemeral-storage"})
 _VALUE_SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef")
+_ENV_FIELDS = (
+    *("metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName"),
+    *("status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"),
+)
+_OTHER_FIELDS = (
+    *("metadata.labels", "metadata.annotations", "spec.restartPolicy", "spec.schedulerName", "status.phase"),
+)
+"""Known of a pod, but not to its environment."""
+
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _WHEN_UNKNOWN = "must be a standard resource type or fully qualified"
 
@@ -59,6 +69,7 @@ def _spec(spec: Mapping[str, Any], path: str) -> Iterator[Cause]:
     if (policy := spec.get("dnsPolicy")) not in _DNS_POLICIES:
         yield unsupported(f"{path}.dnsPolicy", policy, _DNS_POLICIES)
     yield from _scalars(spec, path)
+    yield from check_placement(spec, path)
 
 
 def _scalars(spec: Mapping[str, Any], path: str) -> Iterator[Cause]:
@@ -105,6 +116,9 @@ def _volume_source(volume: Mapping[str, Any], at: str) -> Iterator[Cause]:
     for source, key in needs:
         if source in volume and not volume[source].get(key):
             yield required(f"{at}.{source}.{key}")
+    where = (volume.get("hostPath") or {}).get("path") or ""
+    if ".." in where.split("/"):
+        yield invalid_value(f"{at}.hostPath.path", where, "must not contain '..'")
     for source in ("secret", "configMap"):
         for index, item in enumerate((volume.get(source) or {}).get("items", ())):
             yield from (required(f"{at}.{source}.items[{index}].{key}") for key in ("key", "path") if not item.get(key))
@@ -192,6 +206,19 @@ def _value_from(variable: Mapping[str, Any], at: str) -> Iterator[Cause]:
         reference = variable["valueFrom"][source]
         needed = {"fieldRef": ("fieldPath",), "resourceFieldRef": ("resource",)}.get(source, ("name", "key"))
         yield from (required(f"{at}.{source}.{key}") for key in needed if not reference.get(key))
+        if source == "fieldRef" and reference.get("fieldPath"):
+            yield from _field_path(reference["fieldPath"], f"{at}.fieldRef.fieldPath")
+
+
+def _field_path(path: str, at: str) -> Iterator[Cause]:
+    base, bracket, _ = path.partition("['")
+    if bracket and base in ("metadata.labels", "metadata.annotations"):
+        return
+    if path not in (*_ENV_FIELDS, *_OTHER_FIELDS):
+        detail = f"error converting fieldPath: field label not supported: {path}"
+        yield invalid_value(at, path, detail)
+    elif path in _OTHER_FIELDS:
+        yield unsupported(at, path, _ENV_FIELDS)
 
 
 def _listed(names: tuple[str, ...]) -> str:
@@ -224,8 +251,7 @@ def _probes(container: Mapping[str, Any], at: str) -> Iterator[Cause]:
         probe = container.get(key)
         if probe is None:
             continue
-        if not {"exec", "httpGet", "tcpSocket", "grpc"} & set(probe):
-            yield required(f"{at}.{key}", "must specify a handler type")
+        yield from _handler(probe, f"{at}.{key}")
         for number in (
             "initialDelaySeconds",
             "timeoutSeconds",
@@ -237,6 +263,23 @@ def _probes(container: Mapping[str, Any], at: str) -> Iterator[Cause]:
                 yield invalid_value(f"{at}.{key}.{number}", value, "must be greater than or equal to 0")
         if key != "readinessProbe" and probe.get("successThreshold", 1) != 1:
             yield invalid_value(f"{at}.{key}.successThreshold", probe["successThreshold"], "must be 1")
+
+
+def _handler(probe: Mapping[str, Any], at: str) -> Iterator[Cause]:
+    handlers = [name for name in ("exec", "httpGet", "tcpSocket", "grpc") if probe.get(name) is not None]
+    if not handlers:
+        yield required(at, "must specify a handler type")
+    yield from (
+        error.forbidden_field(f"{at}.{extra}", "may not specify more than 1 handler type") for extra in handlers[1:]
+    )
+    for name in ("httpGet", "tcpSocket", "grpc"):
+        if name not in handlers[:1]:
+            continue
+        port = probe[name].get("port")
+        if isinstance(port, str):
+            yield from (invalid_value(f"{at}.{name}.port", port, problem) for problem in port_name_problems(port))
+        elif not 1 <= (port or 0) <= 65535:
+            yield invalid_value(f"{at}.{name}.port", port or 0, PORT_RANGE)
 
 
 def check_resources(resources: Mapping[str, Any], path: str) -> Iterator[Cause]:

@@ -26,6 +26,7 @@ from trainmaster.cluster.watches import Watches, wish_of
 HEADERS = {"Content-Type": JSON, "Cache-Control": "no-cache, private"}
 _YAML_HEADERS = {**HEADERS, "Content-Type": negotiation.YAML}
 _PATCHES = ("json-patch+json", "merge-patch+json", "strategic-merge-patch+json", "apply-patch+yaml")
+_APPLY = "application/apply-patch+yaml"
 _PATCH_TYPES = tuple(f"application/{name}" for name in _PATCHES)
 _STREAMS = {
     "log": streams.handle_log,
@@ -78,6 +79,7 @@ class Resources:
         entry = self._registry.get(kind, target.namespace, target.name)
         if form is negotiation.PLAIN and not request.query_string:
             return web.Response(body=entry.raw, headers=HEADERS)
+        options.revision(request.query)  # any will do, but it has to be one
         if not form.kind:
             return _answer(request, msgspec.Raw(entry.raw), form)
         return _answer(request, self._formed(request, kind, [entry.value], form, entry.value), form)
@@ -94,6 +96,7 @@ class Resources:
 
     def _listing(self, request: web.Request, kind: Kind, target: Target) -> Listing:
         query = request.query
+        options.check_list(query)
         listing = self._registry.list(
             kind,
             target.namespace,
@@ -140,6 +143,7 @@ class Resources:
             accepted = ", ".join(_PATCH_TYPES)
             what = "the body of the request was in an unknown format - accepted media types include: "
             raise ApiError(415, "UnsupportedMediaType", what + accepted)
+        is_apply = request.content_type == _APPLY
         made, created = await self._complete(
             self._registry.patch(
                 kind,
@@ -149,8 +153,8 @@ class Resources:
                 request.content_type,
                 subresource=target.subresource,
                 dry_run=options.is_dry_run(request.query, "PatchOptions"),
-                manager=options.manager(request, "PatchOptions"),
-                force=options.flag(request.query, "force"),
+                manager=options.applier(request) if is_apply else options.manager(request, "PatchOptions"),
+                force=options.force(request.query, is_apply=is_apply),
             )
         )
         return self._answer_object(request, kind, made, form, 201 if created else 200)

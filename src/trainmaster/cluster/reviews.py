@@ -11,6 +11,7 @@ from typing import Any
 
 from trainmaster.cluster.auth import Authenticator, Caller
 from trainmaster.cluster.kinds import Kind
+from trainmaster.cluster.status_error import invalid, invalid_value
 
 _AUTHORIZATION, _AUTHENTICATION = "authorization.k8s.io", "authentication.k8s.io"
 _MASTERS = "system:masters"
@@ -28,6 +29,7 @@ KINDS = (
     _review(_AUTHENTICATION, "SelfSubjectReview"),
     _review(_AUTHENTICATION, "TokenReview"),
 )
+_NAMELESS = Kind(_AUTHORIZATION, "v1", "", "")
 _BY_PATH = {(kind.group, kind.version, kind.plural): kind for kind in KINDS}
 
 
@@ -50,6 +52,9 @@ def _allowed(is_master: bool) -> dict[str, Any]:
 
 
 def _self_access(spec: dict[str, Any], caller: Caller, tokens: Authenticator) -> dict[str, Any]:
+    if bool(spec.get("resourceAttributes")) == bool(spec.get("nonResourceAttributes")):
+        detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        raise invalid(_NAMELESS, "", [invalid_value("spec.resourceAttributes", None, detail)])
     return _allowed(_MASTERS in caller.groups)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from trainmaster.cluster import definitions
 from trainmaster.cluster.decoding import part_of
 from trainmaster.cluster.kinds import Kind, ScalePaths
-from trainmaster.cluster.status_error import conflict, invalid, invalid_value, required
+from trainmaster.cluster.status_error import bad_request, conflict, invalid, invalid_value, required
 from trainmaster.objects import timestamp
 
 _OWN_METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
@@ -59,6 +59,7 @@ def _expression_text(expression: Mapping[str, Any]) -> str:
 def rescaled(kind: Kind, value: dict[str, Any], scale: Any) -> dict[str, Any]:
     """The object with the number of replicas that a Scale asks for."""
     asked = part_of(definitions.shape("autoscaling", "v1", "Scale"), scale, "Scale")
+    _check_scale(value["metadata"]["name"], asked)
     replicas = (asked.get("spec") or {}).get("replicas", 0)
     if replicas < 0:
         name = value["metadata"]["name"]
@@ -73,6 +74,16 @@ def rescaled(kind: Kind, value: dict[str, Any], scale: Any) -> dict[str, Any]:
     return value
 
 
+def _check_scale(name: str, asked: Mapping[str, Any]) -> None:
+    if (kind := asked.get("kind") or "Scale") != "Scale":
+        version = str(asked.get("apiVersion") or "").rpartition("/")[2]
+        what = f'{kind} in version "{version}" cannot be handled as a Scale'
+        raise bad_request(f"{what}: converting ({version}.{kind}) to (autoscaling.Scale): unknown conversion")
+    given = (asked.get("metadata") or {}).get("name") or name
+    if given != name:
+        raise bad_request(f"the name of the object ({given}) does not match the name on the URL ({name})")
+
+
 _SCALE = Kind("autoscaling", "v1", "scales", "Scale")
 
 
@@ -83,7 +94,13 @@ def with_status(kind: Kind, new: dict[str, Any], old: Mapping[str, Any]) -> dict
     if "managedFields" in new["metadata"]:
         made["metadata"]["managedFields"] = new["metadata"]["managedFields"]
     made.pop("status", None)
-    return {**made, "status": new["status"]} if "status" in new else made
+    return {**made, "status": _status_of(kind, new["status"])} if "status" in new else made
+
+
+def _status_of(kind: Kind, status: Any) -> Any:
+    """As written; a pod's one address is also the first of its list of them."""
+    address = status.get("podIP") if kind.prefix == "/pods" and isinstance(status, dict) else None
+    return {**status, "podIPs": [{"ip": address}]} if address and not status.get("podIPs") else status
 
 
 def without_status_change(new: dict[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:

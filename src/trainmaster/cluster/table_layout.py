@@ -25,6 +25,7 @@ class Layout:
 
 
 def definition(name: str, kind: str = "string", *, wide: bool = False) -> dict[str, Any]:
+    kind = "date" if name == "Created At" else kind
     form = "name" if name == "Name" else ""
     return {"name": name, "type": kind, "format": form, "description": "", "priority": int(wide)}
 

@@ -27,6 +27,7 @@ _QUALIFIED = re.compile(_QUALIFIED_FORM, re.ASCII)
 _LABEL_VALUE_FORM = rf"({_QUALIFIED_FORM})?"
 _LABEL_VALUE = re.compile(_LABEL_VALUE_FORM, re.ASCII)
 
+_STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 _MAX_ANNOTATIONS = 256 * 1024
 
 BAD_SUBDOMAIN = (
@@ -171,6 +172,16 @@ def _check_finalizers(finalizers: list[str] | None) -> list[Cause]:
         problems = _qualified_problems(finalizer)
         causes += [invalid_value("metadata.finalizers", finalizer, problem) for problem in problems]
     return causes
+
+
+def check_own_finalizers(finalizers: list[str] | None) -> list[Cause]:
+    """Kubernetes' own kinds take its own finalizers, and others only with the domain they are from."""
+    detail = "name is neither a standard finalizer name nor is it fully qualified"
+    return [
+        invalid_value(f"metadata.finalizers[{index}]", finalizer, detail)
+        for index, finalizer in enumerate(finalizers or ())
+        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS
+    ]
 
 
 def check_metadata_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[Cause]:

@@ -14,6 +14,7 @@ from trainmaster.cluster.kinds import Kind
 from trainmaster.cluster.selectors import Matcher
 from trainmaster.cluster.status_error import ApiError, expired
 from trainmaster.cluster.store import Change, Entry, Expired, Store
+from trainmaster.objects import meta
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +88,20 @@ class WatchStream(AsyncIterator[WatchEvent]):
         does = change.type != "DELETED" and self._is_wanted(entry)
         if not did and not does:
             return None
+        if change.type == "MODIFIED" and change.previous is not None and not does:
+            return WatchEvent("DELETED", entry_as(kind, _last_seen(change.previous, entry)))
         name = "MODIFIED" if did and does else "ADDED" if does else "DELETED"
         return WatchEvent(name, entry_as(kind, entry))
 
     def _is_wanted(self, entry: Entry) -> bool:
         return self._matches is None or self._matches(entry.value)
+
+
+def _last_seen(previous: Entry, entry: Entry) -> Entry:
+    """What a client that loses sight of an object knew of it, at the version from which to go on."""
+    metadata = {**previous.value["metadata"], "resourceVersion": str(entry.revision)}
+    value = {**previous.value, "metadata": metadata}
+    return Entry(entry.key, entry.revision, meta.encode(value), value)
 
 
 def _too_old(after: int | None, compacted: int) -> ApiError:

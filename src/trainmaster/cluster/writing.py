@@ -19,6 +19,7 @@ from trainmaster.cluster.decoding import decoded
 from trainmaster.cluster.kinds import Kind
 from trainmaster.cluster.kinds_builtin import BUILTIN
 from trainmaster.cluster.status_error import (
+    ApiError,
     Cause,
     already_exists,
     bad_request,
@@ -30,7 +31,7 @@ from trainmaster.cluster.status_error import (
     shown,
 )
 from trainmaster.cluster.store import Entry, Exists, Stale, Store
-from trainmaster.cluster.validation import check_metadata, check_metadata_update
+from trainmaster.cluster.validation import check_metadata, check_metadata_update, check_own_finalizers
 from trainmaster.objects import timestamp
 from trainmaster.objects.meta import mutable
 
@@ -86,7 +87,7 @@ class Writer:
                 return await self._store_new(kind, namespace, name, prepared, dry_run=dry_run)
             except Exists:
                 if obj["metadata"].get("name"):
-                    raise already_exists(kind, name) from None
+                    raise self._taken(kind, namespace, name) from None
 
     def prepared(self, kind: Kind, obj: Object, manager: str) -> Object:
         """A new object, ready to be stored."""
@@ -103,7 +104,7 @@ class Writer:
             metadata["generation"] = 1
         managed_fields.track_created(kind, made, manager, now=self.now())
         policy.create(made, self)
-        causes = check_metadata(metadata, policy.name_rule, namespaced=kind.namespaced)
+        causes = _check_metadata(kind, metadata, policy)
         if causes := [*causes, *policy.check(made)]:
             raise invalid(kind, metadata.get("name") or "", causes)
         return made
@@ -186,6 +187,13 @@ class Writer:
                 if stale.current is None:
                     raise not_found(kind, name) from None
 
+    def _taken(self, kind: Kind, namespace: str, name: str) -> ApiError:
+        refusal = already_exists(kind, name)
+        held = self.find(kind.prefix, kind.key(namespace, name))
+        if held is not None and held["metadata"].get("deletionTimestamp"):
+            refusal.message = f"object is being deleted: {refusal.message}"
+        return refusal
+
     def existing(self, kind: Kind, namespace: str, name: str) -> Entry:
         entry = self.store.get(kind.prefix, kind.key(namespace, name))
         if entry is None:
@@ -211,7 +219,7 @@ class Writer:
             new = subresources.finalized(new, old)
         else:
             self._revise_main(kind, policy, new, old)
-        causes = check_metadata(new["metadata"], policy.name_rule, namespaced=kind.namespaced)
+        causes = _check_metadata(kind, new["metadata"], policy)
         causes += check_metadata_update(new["metadata"], old["metadata"])
         if not subresource:
             causes += [*policy.check(new), *policy.check_update(new, old)]
@@ -281,6 +289,13 @@ def is_over(obj: Mapping[str, Any]) -> bool:
     ):
         return False
     return obj.get("kind") != "Namespace" or not (obj.get("spec") or {}).get("finalizers")
+
+
+def _check_metadata(kind: Kind, metadata: Mapping[str, Any], policy: Policy) -> list[Cause]:
+    causes = check_metadata(metadata, policy.name_rule, namespaced=kind.namespaced)
+    if metadata.get("finalizers") and not kind.custom and kind.group != "apiextensions.k8s.io":
+        causes += check_own_finalizers(metadata["finalizers"])
+    return causes
 
 
 def _shown(kind: Kind, entry: Entry) -> Object:

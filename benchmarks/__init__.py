@@ -1,0 +1,1 @@
+"""What is promised about speed, measured: each module is one benchmark, run by `python -m benchmarks [NAME...]`."""

@@ -1,0 +1,46 @@
+"""`python -m benchmarks [NAME...]`: a table for people on stderr, JSON for machines on stdout."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+
+from benchmarks import apiserver, operator, pods, startup
+from benchmarks.measure import Benchmark, Result, lines_of, rounded
+
+BENCHMARKS = (
+    Benchmark("apiserver", "requests per second, embedded and real API server", apiserver.run),
+    Benchmark("startup", "seconds from the command to training, and to its end", startup.run),
+    Benchmark("pods", "a thousand pods of `true` through the embedded cluster", pods.run),
+    Benchmark("operator", "the operator on a real control plane, beside a floor that only POSTs", operator.run),
+)
+
+
+def main(names: list[str]) -> int:
+    unknown = set(names) - {one.name for one in BENCHMARKS}
+    if unknown:
+        print(f"no such benchmark: {', '.join(sorted(unknown))}", file=sys.stderr)
+        return 2
+    results = {one.name: _measured(one) for one in BENCHMARKS if not names or one.name in names}
+    print(json.dumps({"machine": _machine(), **results}, indent=2))
+    return 0
+
+
+def _measured(benchmark: Benchmark) -> Result:
+    load = os.getloadavg()[0]
+    started = time.monotonic()
+    result: Result = rounded(benchmark.run())
+    print(f"{benchmark.name}: {benchmark.title}", file=sys.stderr)
+    for line in lines_of(result):
+        print(line, file=sys.stderr)
+    took = time.monotonic() - started
+    return {**result, "load before": round(load, 2), "seconds": round(took, 1)}
+
+
+def _machine() -> Result:
+    return {"processors": os.cpu_count(), "load": os.getloadavg()[0], "python": sys.version.split()[0]}
+
+
+sys.exit(main(sys.argv[1:]))
