@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 import yaml
 
-from trainmaster.cluster import auth
-from trainmaster.cluster.apiserver import ApiServer
-from trainmaster.cluster.registry import Registry
-from trainmaster.cluster.store import Store
+from trainmaster.cluster.registry.registry import Registry
+from trainmaster.cluster.server import auth
+from trainmaster.cluster.server.apiserver import ApiServer
+from trainmaster.cluster.storage.store import Store
 
 CRD: dict[str, Any] = {
     "apiVersion": "apiextensions.k8s.io/v1",

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from tests.kubernetes.exchange import Api
 from tools.kubernetes.controlplane import ControlPlane, control_plane
 
-from trainmaster.cluster.apiserver import ApiServer
-from trainmaster.cluster.auth import ADMIN
 from trainmaster.cluster.cluster import Runnable
-from trainmaster.cluster.garbage import GarbageCollector
-from trainmaster.cluster.namespaces import NamespaceKeeper
-from trainmaster.cluster.registry import Registry
-from trainmaster.cluster.store import Store
+from trainmaster.cluster.controllers.garbage import GarbageCollector
+from trainmaster.cluster.controllers.namespaces import NamespaceKeeper
+from trainmaster.cluster.registry.registry import Registry
+from trainmaster.cluster.server.apiserver import ApiServer
+from trainmaster.cluster.server.auth import ADMIN
+from trainmaster.cluster.storage.store import Store
 
 TOKEN = "embedded"
 HISTORY = 300

@@ -11,7 +11,7 @@ from trainmaster.cli import printing
 from trainmaster.cli.advice import Case, advise
 from trainmaster.cli.ranks import RankView, first_to_fail
 from trainmaster.cli.tables import lines_of
-from trainmaster.cluster import age
+from trainmaster.cluster.server import age
 
 MOST_EVENTS = 20
 MOST_OBSTACLES = 3

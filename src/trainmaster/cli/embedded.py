@@ -17,8 +17,8 @@ from trainmaster import frameworks
 from trainmaster.api.framework import Framework
 from trainmaster.cli.documents import CONFIG, BadDocument
 from trainmaster.cluster.cluster import Cluster, ClusterOptions
-from trainmaster.cluster.images import Images
-from trainmaster.cluster.images_config import ImageError, parse_option
+from trainmaster.cluster.kubelet.images import Images
+from trainmaster.cluster.kubelet.images_config import ImageError, parse_option
 from trainmaster.kube import config as kubeconfig
 from trainmaster.kube.client import Client
 from trainmaster.kube.errors import AlreadyExists

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from trainmaster.api.status import JobStatus, status_of
-from trainmaster.cluster import age
+from trainmaster.cluster.server import age
 
 Answer: TypeAlias = dict[str, Any]
 """A Table (meta.k8s.io/v1), a List, or one object."""

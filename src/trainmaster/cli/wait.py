@@ -15,7 +15,7 @@ from trainmaster.cli.connection import Choice, Failure, Misuse, Session, carry_o
 from trainmaster.cli.delete import until_gone
 from trainmaster.cli.targets import Found
 from trainmaster.cli.watching import Selection, watched
-from trainmaster.cluster import jsonpath
+from trainmaster.cluster.server import jsonpath
 from trainmaster.kube.errors import NotFound
 
 WEEK = 7 * 86400.0

@@ -17,26 +17,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from trainmaster.cluster import auth
-from trainmaster.cluster.apiserver import ApiServer
-from trainmaster.cluster.auth import ADMIN, Credentials
-from trainmaster.cluster.claims import ClaimKeeper
-from trainmaster.cluster.endpoints import EndpointsKeeper
-from trainmaster.cluster.garbage import GarbageCollector
-from trainmaster.cluster.images import Images
-from trainmaster.cluster.jobs import JobKeeper
-from trainmaster.cluster.kubelet import Kubelet
-from trainmaster.cluster.namespaces import NamespaceKeeper
-from trainmaster.cluster.node import NodeKeeper
-from trainmaster.cluster.podapi import RegistryPodApi
-from trainmaster.cluster.registry import Registry
-from trainmaster.cluster.runtime import PodRuntime
-from trainmaster.cluster.sandbox import Kind as SandboxKind
-from trainmaster.cluster.sandbox import open_sandbox
-from trainmaster.cluster.scheduler import Scheduler
-from trainmaster.cluster.statefulsets import StatefulSetKeeper
-from trainmaster.cluster.store import Store
-from trainmaster.cluster.workloads import deployments, replica_sets
+from trainmaster.cluster.controllers.claims import ClaimKeeper
+from trainmaster.cluster.controllers.endpoints import EndpointsKeeper
+from trainmaster.cluster.controllers.garbage import GarbageCollector
+from trainmaster.cluster.controllers.jobs import JobKeeper
+from trainmaster.cluster.controllers.namespaces import NamespaceKeeper
+from trainmaster.cluster.controllers.node import NodeKeeper
+from trainmaster.cluster.controllers.statefulsets import StatefulSetKeeper
+from trainmaster.cluster.controllers.workloads import deployments, replica_sets
+from trainmaster.cluster.kubelet.images import Images
+from trainmaster.cluster.kubelet.kubelet import Kubelet
+from trainmaster.cluster.kubelet.podapi import RegistryPodApi
+from trainmaster.cluster.kubelet.runtime import PodRuntime
+from trainmaster.cluster.kubelet.sandbox import Kind as SandboxKind
+from trainmaster.cluster.kubelet.sandbox import open_sandbox
+from trainmaster.cluster.registry.registry import Registry
+from trainmaster.cluster.scheduling.scheduler import Scheduler
+from trainmaster.cluster.server import auth
+from trainmaster.cluster.server.apiserver import ApiServer
+from trainmaster.cluster.server.auth import ADMIN, Credentials
+from trainmaster.cluster.storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)

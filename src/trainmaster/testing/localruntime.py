@@ -16,8 +16,8 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from trainmaster.cluster.session import STDERR, STDOUT
-from trainmaster.cluster.status_error import ApiError, bad_request
+from trainmaster.cluster.registry.status_error import ApiError, bad_request
+from trainmaster.cluster.streams.session import STDERR, STDOUT
 
 _MANY = 64
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from trainmaster.cluster import logfiles
-from trainmaster.cluster.images import Images
-from trainmaster.cluster.kubelet import Kubelet
-from trainmaster.cluster.kubelet_api import Seen, Timing
-from trainmaster.cluster.logfiles import Selection, follow
-from trainmaster.cluster.sandbox import Kind, Sandbox, open_sandbox
+from trainmaster.cluster.kubelet import logfiles
+from trainmaster.cluster.kubelet.images import Images
+from trainmaster.cluster.kubelet.kubelet import Kubelet
+from trainmaster.cluster.kubelet.kubelet_api import Seen, Timing
+from trainmaster.cluster.kubelet.logfiles import Selection, follow
+from trainmaster.cluster.kubelet.sandbox import Kind, Sandbox, open_sandbox
 from trainmaster.objects.meta import Json, mutable
 
 NODE = "here"

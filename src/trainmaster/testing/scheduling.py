@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainmaster.cluster.scheduler_gang import VOLCANO, GroupKey
-from trainmaster.cluster.scheduler_plan import Decisions, plan
-from trainmaster.cluster.scheduler_pod import Pod
-from trainmaster.cluster.scheduler_state import State
+from trainmaster.cluster.scheduling.scheduler_gang import VOLCANO, GroupKey
+from trainmaster.cluster.scheduling.scheduler_plan import Decisions, plan
+from trainmaster.cluster.scheduling.scheduler_pod import Pod
+from trainmaster.cluster.scheduling.scheduler_state import State
 from trainmaster.objects import timestamp
 from trainmaster.objects.meta import Json
 

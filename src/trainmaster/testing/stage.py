@@ -16,9 +16,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from typing import Any, Protocol, TypeVar
 
-from trainmaster.cluster.kinds import Kind
-from trainmaster.cluster.registry import Registry
-from trainmaster.cluster.store import ALL, Store
+from trainmaster.cluster.registry.kinds import Kind
+from trainmaster.cluster.registry.registry import Registry
+from trainmaster.cluster.storage.store import ALL, Store
 from trainmaster.objects.meta import mutable
 from trainmaster.testing import clock
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from aiohttp import web
 
-from trainmaster.cluster import streams
-from trainmaster.cluster.session import Runtime
-from trainmaster.cluster.status_error import ApiError
+from trainmaster.cluster.registry.status_error import ApiError
+from trainmaster.cluster.streams import streams
+from trainmaster.cluster.streams.session import Runtime
 from trainmaster.testing.localruntime import LocalRuntime
 
 WEBSOCKET = {"KUBECTL_REMOTE_COMMAND_WEBSOCKETS": "true", "KUBECTL_PORT_FORWARD_WEBSOCKETS": "true"}

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from trainmaster.cluster.addresses import Addresses, Refused
-from trainmaster.cluster.admission_service import POLICY as SERVICE
-from trainmaster.cluster.admission_table import BUILTIN_POLICIES
-from trainmaster.cluster.pod_check import check_pod
-from trainmaster.cluster.pod_defaults import fill_pod, qos_class
-from trainmaster.cluster.pod_update import check_pod_update, grace_of
-from trainmaster.cluster.status_error import ApiError
+from trainmaster.cluster.registry.addresses import Addresses, Refused
+from trainmaster.cluster.registry.admission_service import POLICY as SERVICE
+from trainmaster.cluster.registry.admission_table import BUILTIN_POLICIES
+from trainmaster.cluster.registry.pod_check import check_pod
+from trainmaster.cluster.registry.pod_defaults import fill_pod, qos_class
+from trainmaster.cluster.registry.pod_update import check_pod_update, grace_of
+from trainmaster.cluster.registry.status_error import ApiError
 
 
 class World:

@@ -14,13 +14,13 @@ import aiohttp
 import msgspec
 import pytest
 
-from trainmaster.cluster import auth, negotiation, routes
-from trainmaster.cluster.apiserver import ApiServer
-from trainmaster.cluster.negotiation import Form
-from trainmaster.cluster.registry import Registry
-from trainmaster.cluster.routes import Target
-from trainmaster.cluster.store import Store
-from trainmaster.cluster.watching import WatchStream
+from trainmaster.cluster.registry.registry import Registry
+from trainmaster.cluster.registry.watching import WatchStream
+from trainmaster.cluster.server import auth, negotiation, routes
+from trainmaster.cluster.server.apiserver import ApiServer
+from trainmaster.cluster.server.negotiation import Form
+from trainmaster.cluster.server.routes import Target
+from trainmaster.cluster.storage.store import Store
 from trainmaster.testing import clock
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"

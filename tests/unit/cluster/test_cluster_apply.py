@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from trainmaster.cluster import fieldset, managed_fields
-from trainmaster.cluster.apply import applied_to, read_yaml
-from trainmaster.cluster.kinds import Kind
-from trainmaster.cluster.kinds_builtin import BUILTIN
-from trainmaster.cluster.status_error import ApiError
+from trainmaster.cluster.registry import fieldset, managed_fields
+from trainmaster.cluster.registry.apply import applied_to, read_yaml
+from trainmaster.cluster.registry.kinds import Kind
+from trainmaster.cluster.registry.kinds_builtin import BUILTIN
+from trainmaster.cluster.registry.status_error import ApiError
 from trainmaster.objects.meta import mutable
 
 CONFIG_MAPS = next(kind for kind in BUILTIN if kind.plural == "configmaps")

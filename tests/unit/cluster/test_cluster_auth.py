@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from trainmaster.cluster import auth
-from trainmaster.cluster.auth import Authenticator, Caller
+from trainmaster.cluster.server import auth
+from trainmaster.cluster.server.auth import Authenticator, Caller
 from trainmaster.testing import clock
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

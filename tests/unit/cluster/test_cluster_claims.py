@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-from trainmaster.cluster.claims import ClaimKeeper, chosen, directory_of, may_provision, phase_of, provisioned
+from trainmaster.cluster.controllers.claims import (
+    ClaimKeeper,
+    chosen,
+    directory_of,
+    may_provision,
+    phase_of,
+    provisioned,
+)
 from trainmaster.testing import stage
 from trainmaster.testing.stage import Stage
 

@@ -11,11 +11,11 @@ import aiohttp
 import msgspec
 import pytest
 
-from trainmaster.cluster import yamlbody
-from trainmaster.cluster.apiserver import ApiServer
-from trainmaster.cluster.auth import ADMIN
-from trainmaster.cluster.registry import Registry
-from trainmaster.cluster.store import Store
+from trainmaster.cluster.registry import yamlbody
+from trainmaster.cluster.registry.registry import Registry
+from trainmaster.cluster.server.apiserver import ApiServer
+from trainmaster.cluster.server.auth import ADMIN
+from trainmaster.cluster.storage.store import Store
 from trainmaster.testing import clock
 
 APPLY = "application/apply-patch+yaml"

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from trainmaster.cluster.images import ImageMapping, Images
-from trainmaster.cluster.kubelet_api import Timing
-from trainmaster.cluster.logfiles import Selection, read
+from trainmaster.cluster.kubelet.images import ImageMapping, Images
+from trainmaster.cluster.kubelet.kubelet_api import Timing
+from trainmaster.cluster.kubelet.logfiles import Selection, read
 from trainmaster.testing.podworld import Lab, PodWorld, a_container, a_lab, a_pod, script
 
 T = TypeVar("T")

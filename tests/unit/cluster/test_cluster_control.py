@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from trainmaster.cluster.control import Loop
-from trainmaster.cluster.recorder import Recorder
-from trainmaster.cluster.status_error import ApiError
-from trainmaster.cluster.store import ALL, Change, Store
+from trainmaster.cluster.controllers.control import Loop
+from trainmaster.cluster.controllers.recorder import Recorder
+from trainmaster.cluster.registry.status_error import ApiError
+from trainmaster.cluster.storage.store import ALL, Change, Store
 from trainmaster.testing import clock, stage
 from trainmaster.testing.stage import Stage
 

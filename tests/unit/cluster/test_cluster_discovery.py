@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainmaster.cluster import reviews
-from trainmaster.cluster.discovery import Discovery, version_order
-from trainmaster.cluster.kinds import Kind, Kinds, ScalePaths
-from trainmaster.cluster.kinds_builtin import BUILTIN
+from trainmaster.cluster.registry.kinds import Kind, Kinds, ScalePaths
+from trainmaster.cluster.registry.kinds_builtin import BUILTIN
+from trainmaster.cluster.server import reviews
+from trainmaster.cluster.server.discovery import Discovery, version_order
 
 
 def a_custom(version: str, **options: Any) -> Kind:

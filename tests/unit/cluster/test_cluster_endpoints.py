@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from trainmaster.cluster.endpoints import EndpointsKeeper, PodIndex, ServiceIndex, subsets_of, target_port
+from trainmaster.cluster.controllers.endpoints import EndpointsKeeper, PodIndex, ServiceIndex, subsets_of, target_port
 from trainmaster.objects.meta import Json
 from trainmaster.testing import stage
 from trainmaster.testing.stage import Stage

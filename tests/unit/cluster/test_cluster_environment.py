@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from trainmaster.cluster.environment import MissingReference, container_env, expand, field_value
+from trainmaster.cluster.kubelet.environment import MissingReference, container_env, expand, field_value
 
 POD: dict[str, Any] = {
     "metadata": {

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainmaster.cluster.garbage import GarbageCollector, Index, Place
-from trainmaster.cluster.status_error import ApiError
+from trainmaster.cluster.controllers.garbage import GarbageCollector, Index, Place
+from trainmaster.cluster.registry.status_error import ApiError
 from trainmaster.testing import stage
 from trainmaster.testing.stage import Stage
 

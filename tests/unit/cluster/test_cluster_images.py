@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from trainmaster.cluster.images import ImageError, ImageMapping, Images, ResolvedImage, parse_option
+from trainmaster.cluster.kubelet.images import ImageError, ImageMapping, Images, ResolvedImage, parse_option
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from trainmaster.cluster.garbage import GarbageCollector
-from trainmaster.cluster.jobs import JobKeeper, pod_for
-from trainmaster.cluster.jobs_plan import INDEX, TRACKING, parse_indexes, plan, render_indexes
+from trainmaster.cluster.controllers.garbage import GarbageCollector
+from trainmaster.cluster.controllers.jobs import JobKeeper, pod_for
+from trainmaster.cluster.controllers.jobs_plan import INDEX, TRACKING, parse_indexes, plan, render_indexes
 from trainmaster.objects import timestamp
 from trainmaster.testing import stage
 from trainmaster.testing.stage import Stage

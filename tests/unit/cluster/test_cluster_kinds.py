@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from trainmaster.cluster.conversion import shown_as, stored_from
-from trainmaster.cluster.custom_resources import check_definition, fill_definition, kinds_of
-from trainmaster.cluster.gang_kinds import DEFINITIONS
-from trainmaster.cluster.kinds import Kind, Kinds
-from trainmaster.cluster.kinds_builtin import BUILTIN
+from trainmaster.cluster.registry.conversion import shown_as, stored_from
+from trainmaster.cluster.registry.custom_resources import check_definition, fill_definition, kinds_of
+from trainmaster.cluster.registry.gang_kinds import DEFINITIONS
+from trainmaster.cluster.registry.kinds import Kind, Kinds
+from trainmaster.cluster.registry.kinds_builtin import BUILTIN
 
 
 def a_definition(**spec: Any) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
-from trainmaster.cluster.kubelet_api import Seen, Timing
-from trainmaster.cluster.launcher import Process
+from trainmaster.cluster.kubelet.kubelet_api import Seen, Timing
+from trainmaster.cluster.kubelet.launcher import Process
 from trainmaster.testing.podworld import NODE, Lab, PodWorld, a_container, a_lab, a_pod, script
 
 T = TypeVar("T")

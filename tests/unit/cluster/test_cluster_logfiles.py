@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.cluster import logfiles
-from trainmaster.cluster.logfiles import LogWatch, Selection, read
-from trainmaster.cluster.spawn_log import MAX_LINE, LogWriter
+from trainmaster.cluster.kubelet import logfiles
+from trainmaster.cluster.kubelet.logfiles import LogWatch, Selection, read
+from trainmaster.cluster.kubelet.spawn_log import MAX_LINE, LogWriter
 
 
 def a_log(root: Path, *chunks: bytes) -> Path:

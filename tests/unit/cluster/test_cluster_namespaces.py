@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainmaster.cluster.namespaces import NamespaceKeeper, conditions_of, with_conditions
+from trainmaster.cluster.controllers.namespaces import NamespaceKeeper, conditions_of, with_conditions
 from trainmaster.testing import stage
 from trainmaster.testing.stage import Stage
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trainmaster.cluster.node import GPUS, Machine, NodeKeeper, capacity_of, machine, names, shares
+from trainmaster.cluster.controllers.node import GPUS, Machine, NodeKeeper, capacity_of, machine, names, shares
 from trainmaster.objects import quantity, timestamp
 from trainmaster.testing import stage
 from trainmaster.testing.stage import Stage

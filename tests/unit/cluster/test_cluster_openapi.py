@@ -9,11 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from trainmaster.cluster import definitions, openapi_proto
-from trainmaster.cluster.discovery import Discovery
-from trainmaster.cluster.kinds import Kind, Kinds
-from trainmaster.cluster.kinds_builtin import BUILTIN
-from trainmaster.cluster.openapi import OpenApi
+from trainmaster.cluster.registry import definitions
+from trainmaster.cluster.registry.kinds import Kind, Kinds
+from trainmaster.cluster.registry.kinds_builtin import BUILTIN
+from trainmaster.cluster.server import openapi_proto
+from trainmaster.cluster.server.discovery import Discovery
+from trainmaster.cluster.server.openapi import OpenApi
 
 SCHEMA = {
     "type": "object",

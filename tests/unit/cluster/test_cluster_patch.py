@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from trainmaster.cluster import patch
-from trainmaster.cluster.status_error import ApiError
+from trainmaster.cluster.registry import patch
+from trainmaster.cluster.registry.status_error import ApiError
 
 
 def document() -> dict[str, Any]:

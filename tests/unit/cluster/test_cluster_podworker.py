@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from trainmaster.cluster import orphans
-from trainmaster.cluster.cgroups import Cgroups
-from trainmaster.cluster.hosts import Hosts, hostname_of
-from trainmaster.cluster.kubelet_api import Timing
-from trainmaster.cluster.podstatus import Record, View, phase_of, status_of, view_of
-from trainmaster.cluster.stopping import Stop
+from trainmaster.cluster.kubelet import orphans
+from trainmaster.cluster.kubelet.cgroups import Cgroups
+from trainmaster.cluster.kubelet.hosts import Hosts, hostname_of
+from trainmaster.cluster.kubelet.kubelet_api import Timing
+from trainmaster.cluster.kubelet.podstatus import Record, View, phase_of, status_of, view_of
+from trainmaster.cluster.kubelet.stopping import Stop
 from trainmaster.objects.meta import Json
 from trainmaster.testing import clock
 from trainmaster.testing.podworld import a_lab, a_pod

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trainmaster.cluster import probes
+from trainmaster.cluster.kubelet import probes
 from trainmaster.testing import clock
 
 

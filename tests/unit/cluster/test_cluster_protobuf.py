@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainmaster.cluster import protobuf
+from trainmaster.cluster.server import protobuf
 
 
 def varint(value: int) -> bytes:

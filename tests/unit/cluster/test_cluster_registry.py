@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from trainmaster.cluster import paging
-from trainmaster.cluster.kinds import Kind
-from trainmaster.cluster.registry import Registry, WatchStream
-from trainmaster.cluster.status_error import ApiError
-from trainmaster.cluster.store import Store
+from trainmaster.cluster.registry import paging
+from trainmaster.cluster.registry.kinds import Kind
+from trainmaster.cluster.registry.registry import Registry, WatchStream
+from trainmaster.cluster.registry.status_error import ApiError
+from trainmaster.cluster.storage.store import Store
 from trainmaster.testing import clock
 
 MERGE = "application/merge-patch+json"

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from trainmaster.cluster.kinds import Kind
-from trainmaster.cluster.kinds_builtin import BUILTIN
-from trainmaster.cluster.registry import Registry
-from trainmaster.cluster.schema import ANY, Shape
-from trainmaster.cluster.status_error import ApiError
-from trainmaster.cluster.store import Store
+from trainmaster.cluster.registry.kinds import Kind
+from trainmaster.cluster.registry.kinds_builtin import BUILTIN
+from trainmaster.cluster.registry.registry import Registry
+from trainmaster.cluster.registry.schema import ANY, Shape
+from trainmaster.cluster.registry.status_error import ApiError
+from trainmaster.cluster.storage.store import Store
 from trainmaster.testing import clock
 
 TEXT = st.sampled_from(

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from trainmaster.cluster.runtime import PodRuntime
-from trainmaster.cluster.session import STDERR, STDOUT, Session
-from trainmaster.cluster.status_error import ApiError
+from trainmaster.cluster.kubelet.runtime import PodRuntime
+from trainmaster.cluster.registry.status_error import ApiError
+from trainmaster.cluster.streams.session import STDERR, STDOUT, Session
 from trainmaster.testing.podworld import Lab, a_container, a_lab, a_pod, script
 
 T = TypeVar("T")

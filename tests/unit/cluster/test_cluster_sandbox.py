@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.cluster import orphans
-from trainmaster.cluster.launcher import ContainerConfig, ExecConfig, Mount, Process
-from trainmaster.cluster.logfiles import LogWatch, Selection, follow, read
-from trainmaster.cluster.sandbox import NamespaceSandbox, PodConfig, PodSandbox, SandboxError
-from trainmaster.cluster.spawn_init import descendants
-from trainmaster.cluster.zygote import HelperError
+from trainmaster.cluster.kubelet import orphans
+from trainmaster.cluster.kubelet.launcher import ContainerConfig, ExecConfig, Mount, Process
+from trainmaster.cluster.kubelet.logfiles import LogWatch, Selection, follow, read
+from trainmaster.cluster.kubelet.sandbox import NamespaceSandbox, PodConfig, PodSandbox, SandboxError
+from trainmaster.cluster.kubelet.spawn_init import descendants
+from trainmaster.cluster.kubelet.zygote import HelperError
 
 PATH = {"PATH": os.environ["PATH"]}
 
@@ -328,8 +328,8 @@ asyncio.run(main(Path({str(tmp_path)!r})))
 
 KILLED = """
 import asyncio, json, os
-from trainmaster.cluster.launcher import ContainerConfig
-from trainmaster.cluster.sandbox import NamespaceSandbox, PodConfig
+from trainmaster.cluster.kubelet.launcher import ContainerConfig
+from trainmaster.cluster.kubelet.sandbox import NamespaceSandbox, PodConfig
 
 async def main(root):
     sandbox = await NamespaceSandbox.open(root / "r")

@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from trainmaster.cluster import orphans
-from trainmaster.cluster.rewriting import Rewriter, replace_paths
-from trainmaster.cluster.sandbox_ports import PortTable
-from trainmaster.cluster.spawn_init import descendants
+from trainmaster.cluster.kubelet import orphans
+from trainmaster.cluster.kubelet.rewriting import Rewriter, replace_paths
+from trainmaster.cluster.kubelet.sandbox_ports import PortTable
+from trainmaster.cluster.kubelet.spawn_init import descendants
 from trainmaster.testing.podworld import Lab, PodWorld, a_container, a_lab, a_pod, script
 
 T = TypeVar("T")

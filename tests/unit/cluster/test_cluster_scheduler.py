@@ -8,16 +8,16 @@ from contextlib import closing, suppress
 from functools import partial
 from typing import Any
 
-from trainmaster.cluster import scheduler_plan
-from trainmaster.cluster.gang_kinds import DEFINITIONS
-from trainmaster.cluster.kinds import Kind
-from trainmaster.cluster.registry import Registry
-from trainmaster.cluster.scheduler import Scheduler
-from trainmaster.cluster.scheduler_gang import PLUGINS, VOLCANO
-from trainmaster.cluster.scheduler_plan import Decisions, Snapshot
-from trainmaster.cluster.scheduler_report import PATIENCE, REPEAT
-from trainmaster.cluster.status_error import ApiError
-from trainmaster.cluster.store import ALL, Expired, Store
+from trainmaster.cluster.registry.gang_kinds import DEFINITIONS
+from trainmaster.cluster.registry.kinds import Kind
+from trainmaster.cluster.registry.registry import Registry
+from trainmaster.cluster.registry.status_error import ApiError
+from trainmaster.cluster.scheduling import scheduler_plan
+from trainmaster.cluster.scheduling.scheduler import Scheduler
+from trainmaster.cluster.scheduling.scheduler_gang import PLUGINS, VOLCANO
+from trainmaster.cluster.scheduling.scheduler_plan import Decisions, Snapshot
+from trainmaster.cluster.scheduling.scheduler_report import PATIENCE, REPEAT
+from trainmaster.cluster.storage.store import ALL, Expired, Store
 from trainmaster.testing import clock
 from trainmaster.testing.scheduling import NOW, Object, a_group, a_node, a_pod, a_queue
 
@@ -395,7 +395,7 @@ def test_a_pass_that_fails_is_logged_and_tried_again(monkeypatch, caplog):
             raise failures.pop()
         return scheduler_plan.plan(snapshot)
 
-    monkeypatch.setattr("trainmaster.cluster.scheduler.plan", plan)
+    monkeypatch.setattr("trainmaster.cluster.scheduling.scheduler.plan", plan)
 
     async def use(world: World) -> None:
         await world.add(a_node(), a_pod())

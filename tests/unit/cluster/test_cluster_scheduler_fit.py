@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from trainmaster.cluster.scheduler_fit import Room, why_not
-from trainmaster.cluster.scheduler_pod import NANO, need_of, node_of, pod_of, show
+from trainmaster.cluster.scheduling.scheduler_fit import Room, why_not
+from trainmaster.cluster.scheduling.scheduler_pod import NANO, need_of, node_of, pod_of, show
 from trainmaster.testing.scheduling import HOSTNAME, Books, a_node, a_pod, tainted
 
 TAINT = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}

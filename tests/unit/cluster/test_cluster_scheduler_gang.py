@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from trainmaster.cluster.scheduler_gang import KUBE_BATCH, PLUGINS, VOLCANO
-from trainmaster.cluster.scheduler_plan import PROMISE
-from trainmaster.cluster.scheduler_queue import PATIENCE
+from trainmaster.cluster.scheduling.scheduler_gang import KUBE_BATCH, PLUGINS, VOLCANO
+from trainmaster.cluster.scheduling.scheduler_plan import PROMISE
+from trainmaster.cluster.scheduling.scheduler_queue import PATIENCE
 from trainmaster.testing.scheduling import NOW, Books, a_group, a_node, a_pod, a_queue, group_key
 
 

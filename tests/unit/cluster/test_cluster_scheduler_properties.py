@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainmaster.cluster.scheduler_fit import could_fit, refusal_of
-from trainmaster.cluster.scheduler_gang import KUBE_BATCH, PLUGINS, VOLCANO, is_complete, missing, tally_of
-from trainmaster.cluster.scheduler_plan import Decisions, Snapshot, plan
+from trainmaster.cluster.scheduling.scheduler_fit import could_fit, refusal_of
+from trainmaster.cluster.scheduling.scheduler_gang import KUBE_BATCH, PLUGINS, VOLCANO, is_complete, missing, tally_of
+from trainmaster.cluster.scheduling.scheduler_plan import Decisions, Snapshot, plan
 from trainmaster.testing.scheduling import Books, a_group, a_node, a_pod, a_queue, tainted
 
 ROUNDS = 200

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from trainmaster.cluster import definitions, schema_check
-from trainmaster.cluster.schema import shape_of_structural
-from trainmaster.cluster.schema_values import Mismatch, conform, fill, prune
+from trainmaster.cluster.registry import definitions, schema_check
+from trainmaster.cluster.registry.schema import shape_of_structural
+from trainmaster.cluster.registry.schema_values import Mismatch, conform, fill, prune
 
 POD = definitions.shape("", "v1", "Pod")
 

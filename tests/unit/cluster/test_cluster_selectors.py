@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from trainmaster.cluster import selectors
-from trainmaster.cluster.kinds import Kind
-from trainmaster.cluster.kinds_builtin import BUILTIN
-from trainmaster.cluster.status_error import ApiError
+from trainmaster.cluster.registry import selectors
+from trainmaster.cluster.registry.kinds import Kind
+from trainmaster.cluster.registry.kinds_builtin import BUILTIN
+from trainmaster.cluster.registry.status_error import ApiError
 
 KINDS = {kind.plural: kind for kind in BUILTIN if kind.group == ""}
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmaster.cluster.spdy import (
+from trainmaster.cluster.streams.spdy import (
     DICTIONARY,
     Data,
     Frame,

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmaster.cluster import spdy, spdy_stream
-from trainmaster.cluster.spdy import (
+from trainmaster.cluster.streams import spdy, spdy_stream
+from trainmaster.cluster.streams.spdy import (
     Data,
     Framer,
     GoAway,

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from trainmaster.cluster.garbage import GarbageCollector
-from trainmaster.cluster.statefulsets import StatefulSetKeeper
+from trainmaster.cluster.controllers.garbage import GarbageCollector
+from trainmaster.cluster.controllers.statefulsets import StatefulSetKeeper
 from trainmaster.objects import timestamp
 from trainmaster.testing import stage
 from trainmaster.testing.stage import Stage

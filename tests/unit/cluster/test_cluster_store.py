@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainmaster.cluster import store_log
-from trainmaster.cluster.store import ALL, Change, Exists, Expired, Missing, Stale, Store, StoreError, Watch
+from trainmaster.cluster.storage import store_log
+from trainmaster.cluster.storage.store import ALL, Change, Exists, Expired, Missing, Stale, Store, StoreError, Watch
 from trainmaster.testing import clock
 
 PODS = "/pods"

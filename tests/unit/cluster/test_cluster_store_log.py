@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
-from trainmaster.cluster.store import Store, StoreError
-from trainmaster.cluster.store_log import APPLICATION_ID, SCHEMA_VERSION, Log, Record
+from trainmaster.cluster.storage.store import Store, StoreError
+from trainmaster.cluster.storage.store_log import APPLICATION_ID, SCHEMA_VERSION, Log, Record
 from trainmaster.testing import clock
 
 PODS = "/pods"
@@ -128,7 +128,7 @@ def test_a_second_process_is_told_that_the_file_is_in_use(path: Path) -> None:
     script = f"""
 import asyncio
 from pathlib import Path
-from trainmaster.cluster.store import Store, StoreError
+from trainmaster.cluster.storage.store import Store, StoreError
 try:
     asyncio.run(Store.open(Path({str(path)!r})))
 except StoreError as error:
@@ -284,7 +284,7 @@ def test_a_failed_compaction_changes_nothing(path: Path) -> None:
 WRITER = """
 import asyncio, sys
 from pathlib import Path
-from trainmaster.cluster.store import Store
+from trainmaster.cluster.storage.store import Store
 
 async def work(store, name):
     entry = store.get("/pods", name)

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from trainmaster.cluster import definitions, strategic
-from trainmaster.cluster.status_error import ApiError
+from trainmaster.cluster.registry import definitions, strategic
+from trainmaster.cluster.registry.status_error import ApiError
 from trainmaster.objects.meta import mutable
 
 POD = definitions.shape("", "v1", "Pod")

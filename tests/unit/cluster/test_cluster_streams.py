@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
-from trainmaster.cluster.session import status_of
-from trainmaster.cluster.streams_spdy import size_of
+from trainmaster.cluster.streams.session import status_of
+from trainmaster.cluster.streams.streams_spdy import size_of
 from trainmaster.testing.streambed import StreamBed
 
 PODS = "/api/v1/namespaces/default/pods/trainer"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from trainmaster.cluster import age, jsonpath, table
-from trainmaster.cluster.kinds import Column, Kind
-from trainmaster.cluster.table_layout import LAYOUTS
+from trainmaster.cluster.registry.kinds import Column, Kind
+from trainmaster.cluster.server import age, jsonpath, table
+from trainmaster.cluster.server.table_layout import LAYOUTS
 from trainmaster.objects import timestamp
 
 NOW = 1_700_000_000.0

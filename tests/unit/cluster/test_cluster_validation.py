@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from trainmaster.cluster import validation
-from trainmaster.cluster.quantities import canonical
+from trainmaster.cluster.registry import validation
+from trainmaster.cluster.registry.quantities import canonical
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from trainmaster.cluster.kubelet_api import Timing
-from trainmaster.cluster.volume_files import File, VolumeError, publish
-from trainmaster.cluster.volumes import Volumes
+from trainmaster.cluster.kubelet.kubelet_api import Timing
+from trainmaster.cluster.kubelet.volume_files import File, VolumeError, publish
+from trainmaster.cluster.kubelet.volumes import Volumes
 from trainmaster.objects.meta import Json
 from trainmaster.testing.podworld import Lab, PodWorld, a_container, a_lab, a_pod, script
 

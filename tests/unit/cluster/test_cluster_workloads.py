@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from trainmaster.cluster import workloads
-from trainmaster.cluster.garbage import GarbageCollector
-from trainmaster.cluster.replicas import hash_of, plan_deployment
+from trainmaster.cluster.controllers import workloads
+from trainmaster.cluster.controllers.garbage import GarbageCollector
+from trainmaster.cluster.controllers.replicas import hash_of, plan_deployment
 from trainmaster.objects import timestamp
 from trainmaster.testing import stage
 from trainmaster.testing.stage import Stage

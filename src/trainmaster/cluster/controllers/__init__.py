@@ -1,0 +1,4 @@
+"""The small controllers of a cluster: garbage, namespaces, endpoints, claims, workloads, nodes.
+
+Start reading at `control`.
+"""

@@ -1,0 +1,1 @@
+"""Pods as processes: sandboxes, containers, volumes, probes, logs. Start reading at `kubelet`."""

@@ -1,0 +1,170 @@
+"""Runs the pods bound to its nodes as processes of this machine: the watch on pods and services, and a worker per pod.
+
+`podworker` has a pod's life, `container` a container's, `sandbox` where they run. What the API server asks about
+running containers is answered by `runtime`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import time
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+
+from trainmaster.cluster.kubelet.hosts import Hosts
+from trainmaster.cluster.kubelet.images import Images
+from trainmaster.cluster.kubelet.kubelet_api import PodApi, Seen, Timing, follow
+from trainmaster.cluster.kubelet.logfiles import LogWatch
+from trainmaster.cluster.kubelet.podscene import House
+from trainmaster.cluster.kubelet.podworker import PodWorker
+from trainmaster.cluster.kubelet.sandbox import Sandbox
+
+log = logging.getLogger(__name__)
+
+__all__ = ("Kubelet", "PodApi", "Seen", "Timing")
+
+
+def _no_token(_namespace: str, _account: str) -> str:
+    return "not-a-token"
+
+
+class Kubelet:
+    """Of one node, or of several simulated ones: they are the same machine. The sandbox is the caller's to close."""
+
+    def __init__(
+        self,
+        api: PodApi,
+        *,
+        nodes: Collection[str],
+        root: Path,
+        images: Images,
+        sandbox: Sandbox,
+        now: Callable[[], float] = time.time,
+        timing: Timing | None = None,
+        names: Mapping[str, str] | None = None,
+        workdir: str = "/",
+        token: Callable[[str, str], str] = _no_token,
+    ) -> None:
+        """`names` are host names that pods know beside pods and services; `token` makes service account tokens."""
+        self._api = api
+        self._nodes = frozenset(nodes)
+        self._root, self._images, self._sandbox = root, images, sandbox
+        self._now, self._timing = now, timing or Timing()
+        self._names, self._workdir, self._token = names, workdir, token
+        self._workers: dict[str, PodWorker] = {}
+        self._done: set[str] = set()
+        """Pods we have removed but not seen go: a change that comes late must not start them again."""
+        self._house: House | None = None
+
+    @property
+    def house(self) -> House:
+        if self._house is None:
+            raise RuntimeError("the kubelet is not running")
+        return self._house
+
+    def worker(self, namespace: str, name: str) -> PodWorker | None:
+        """Of the pod with that name, the one seen last."""
+        for worker in reversed(self._workers.values()):
+            metadata = worker.scene.pod["metadata"]
+            if (metadata["namespace"], metadata["name"]) == (namespace, name):
+                return worker
+        return None
+
+    async def run(self) -> None:
+        """Until cancelled. Containers are not ended by that but by closing the sandbox: nothing outlives it."""
+        hosts, logs = Hosts(self._root / "hosts", self._names), LogWatch()
+        self._house = House(
+            api=self._api,
+            sandbox=self._sandbox,
+            images=self._images,
+            root=self._root,
+            now=self._now,
+            timing=self._timing,
+            hosts=hosts,
+            logs=logs,
+            workdir=self._workdir,
+            token=self._token,
+        )
+        services_known = asyncio.Event()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._follow_services(hosts, services_known), name="kubelet services")
+                await services_known.wait()  # a container must see the services that were there before it
+                await self._follow_pods(group)
+        finally:
+            hosts.close()
+            logs.close()
+
+    async def _follow_services(self, hosts: Hosts, known: asyncio.Event) -> None:
+        async for seen in follow(self._api, "Service"):
+            if seen.type == "SYNCED":
+                known.set()
+            elif seen.type == "DELETED":
+                hosts.remove_service(seen.object)
+            else:
+                hosts.set_service(seen.object)
+
+    async def _follow_pods(self, group: asyncio.TaskGroup) -> None:
+        is_first = True
+        async for seen in follow(self._api, "Pod"):
+            if seen.type != "SYNCED":
+                self._on_pod(seen, group)
+            elif is_first:
+                is_first = False
+                group.create_task(self._sweep(), name="kubelet sweep")
+
+    def _on_pod(self, seen: Seen, group: asyncio.TaskGroup) -> None:
+        pod, uid = seen.object, seen.object["metadata"]["uid"]
+        worker = self._workers.get(uid)
+        if seen.type == "DELETED":
+            self.house.hosts.forget_pod(pod)
+            self._done.discard(uid)
+            if worker is not None:
+                worker.forget()
+            return
+        self.house.hosts.see_pod(pod)
+        if worker is not None:
+            worker.update(pod)
+        elif pod["spec"].get("nodeName") in self._nodes and uid not in self._done:
+            self._workers[uid] = PodWorker(self.house, pod)
+            group.create_task(self._work(uid), name=f"pod {pod['metadata']['name']}")
+
+    async def _work(self, uid: str) -> None:
+        """A worker that fails is replaced: the pod must not be left to itself."""
+        house = self.house
+        while not await self._has_finished(worker := self._workers[uid]):
+            await asyncio.sleep(self._timing.retry)
+            if worker.is_gone:
+                break
+            self._workers[uid] = PodWorker(house, worker.scene.pod)
+        del self._workers[uid]
+        if not worker.is_gone:
+            self._done.add(uid)
+        await asyncio.sleep(self._timing.log_retention)
+        await asyncio.to_thread(shutil.rmtree, house.directory_of(uid), ignore_errors=True)
+
+    async def _has_finished(self, worker: PodWorker) -> bool:
+        try:
+            await worker.run()
+        except Exception:
+            log.exception("worker of pod %s failed", worker.scene.pod["metadata"]["name"])
+            return False
+        return True
+
+    async def _sweep(self) -> None:
+        """Logs of pods that went while we were not there."""
+        pods = self._root / "pods"
+        for name, changed in await asyncio.to_thread(_directories, pods):
+            if name not in self._workers:
+                left = changed + self._timing.log_retention - time.time()
+                await asyncio.sleep(max(0.0, left))
+                await asyncio.to_thread(shutil.rmtree, pods / name, ignore_errors=True)
+
+
+def _directories(parent: Path) -> list[tuple[str, float]]:
+    """Oldest first, so that one sleep after the other serves them all."""
+    if not parent.is_dir():
+        return []
+    return sorted(((entry.name, entry.stat().st_mtime) for entry in parent.iterdir()), key=lambda found: found[1])

@@ -1,0 +1,254 @@
+"""Starts containers through the helper process and keeps account of them; what both kinds of sandbox have in common.
+
+The helper's identity (process id and start time) and our control groups are recorded in a file. When a cluster comes up
+after a crash, what the record names and is still there is ended; nothing is ever looked for by name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import secrets
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trainmaster.cluster.kubelet import orphans
+from trainmaster.cluster.kubelet.cgroups import Cgroup, Cgroups
+from trainmaster.cluster.kubelet.zygote import HelperError, Zygote
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    source: str
+    target: str
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecConfig:
+    """A command to run in a container that runs already."""
+
+    name: str  # unique in the cluster
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    cwd: str = ""
+    user: int | None = None
+    group: int | None = None
+    groups: Sequence[int] = ()
+    no_new_privileges: bool = False
+    stdin: bool = False
+    tty: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerConfig(ExecConfig):
+    log: Path
+    mounts: Sequence[Mount] = ()
+    memory: int | None = None  # bytes
+    cpu: float | None = None  # cores
+
+
+@dataclass(slots=True)
+class Process:
+    """A container's tree of processes, or a command in one."""
+
+    config: ExecConfig
+    pid: int
+    exit: asyncio.Future[int]
+    launcher: Launcher
+    cgroup: Cgroup
+    streams: Streams
+    container: str = ""  # the container a command runs in; empty for a container itself
+
+    async def wait(self) -> int:
+        """The exit code; 128 + n for an end by signal n."""
+        return await asyncio.shield(self.exit)
+
+    @property
+    def is_running(self) -> bool:
+        return not self.exit.done()
+
+    async def signal(self, number: int) -> None:
+        """SIGKILL ends the whole tree, any other signal goes to the command alone."""
+        if self.is_running:
+            body = {"name": self.config.name, "signal": int(number), "is_exec": bool(self.container)}
+            with contextlib.suppress(HelperError):
+                await self.launcher.ask("signal", body)
+
+    async def kill(self) -> None:
+        await self.signal(signal.SIGKILL)
+        if self.is_running and not self.launcher.has_pid_namespaces:
+            self.cgroup.kill()
+
+    def was_oom_killed(self) -> bool:
+        return self.cgroup.was_oom_killed()
+
+    def close(self) -> None:
+        """Frees what we hold of it; called once, after it has ended."""
+        self.streams.close()
+        if not self.container:
+            self.cgroup.remove()
+
+
+@dataclass(slots=True)
+class Streams:
+    """Our ends of a process's standard streams; -1 for one that is not there."""
+
+    stdin: int = -1
+    stdout: int = -1
+    stderr: int = -1
+    terminal: int = -1
+    theirs: dict[str, int] = field(default_factory=dict)  # by the helper's name for it, in order; closed once passed
+
+    @classmethod
+    def for_container(cls, config: ExecConfig) -> Streams:
+        """A container's output goes to its log; we hold its input, or its terminal, if it asked for one."""
+        if config.tty:
+            master, slave = os.openpty()
+            return cls(terminal=master, theirs={"tty": slave, "master": os.dup(master)})
+        if config.stdin:
+            reader, writer = os.pipe()
+            return cls(stdin=writer, theirs={"stdin": reader})
+        return cls()
+
+    @classmethod
+    def for_command(cls, config: ExecConfig) -> Streams:
+        if config.tty:
+            master, slave = os.openpty()
+            return cls(terminal=master, theirs={"0": slave, "1": os.dup(slave), "2": os.dup(slave)})
+        made = cls()
+        if config.stdin:
+            reader, made.stdin = os.pipe()
+        else:
+            reader = os.open("/dev/null", os.O_RDONLY)
+        made.stdout, out = os.pipe()
+        made.stderr, err = os.pipe()
+        made.theirs = {"0": reader, "1": out, "2": err}
+        return made
+
+    def release(self) -> None:
+        for fd in self.theirs.values():
+            os.close(fd)
+        self.theirs = {}
+
+    def take(self, name: str) -> int:
+        """The descriptor, now the caller's to close."""
+        fd: int = getattr(self, name)
+        setattr(self, name, -1)
+        return fd
+
+    def close(self) -> None:
+        self.release()
+        for name in ("stdin", "stdout", "stderr", "terminal"):
+            if (fd := self.take(name)) >= 0:
+                os.close(fd)
+
+
+class Launcher:
+    """Made by `open`; `close` ends everything it started."""
+
+    def __init__(self, zygote: Zygote, settings: Mapping[str, Any], cgroups: Cgroups, lock: int, token: str) -> None:
+        self._zygote = zygote
+        self._cgroups = cgroups
+        self._lock = lock
+        self.settings = settings
+        self.token = token
+
+    @classmethod
+    async def open(cls, root: Path, settings: Mapping[str, Any]) -> Launcher:
+        lock = _lock(root / "sandbox.lock")
+        try:
+            record = root / "sandbox.json"
+            await asyncio.to_thread(orphans.end_recorded, record)
+            zygote = await Zygote.start(settings, root / "helper.log")
+            token = secrets.token_hex(8)
+            cgroups = Cgroups.make(orphans.cgroup_name(token), orphans.is_stale_cgroup)
+            orphans.record(record, zygote.pid, token, cgroups.directories)
+        except BaseException:
+            os.close(lock)
+            raise
+        return cls(zygote, settings, cgroups, lock, token)
+
+    @property
+    def can_limit(self) -> bool:
+        return self._cgroups.can_limit
+
+    @property
+    def helper_pid(self) -> int:
+        return self._zygote.pid
+
+    @property
+    def has_pid_namespaces(self) -> bool:
+        return bool(self._zygote.able["pid_namespaces"])
+
+    async def ask(
+        self, operation: str, body: Mapping[str, Any], fds: Sequence[int] = ()
+    ) -> tuple[dict[str, Any], list[int]]:
+        return await self._zygote.ask(operation, body, fds)
+
+    async def start(self, pod: str, config: ContainerConfig) -> Process:
+        """Returns when the command has been executed; HelperError when it could not be."""
+        cgroup = self._cgroups.create(config.name.replace("/", "_"), config.memory, config.cpu)
+        mounts = [{"source": m.source, "target": m.target, "read_only": m.read_only} for m in config.mounts]
+        body = {"pod": pod, "log": str(config.log), "mounts": mounts}
+        try:
+            return await self._launch("start", config, body, cgroup, Streams.for_container(config))
+        except BaseException:
+            cgroup.remove()
+            raise
+
+    async def exec(self, container: Process, config: ExecConfig) -> Process:
+        body = {"container": container.config.name}
+        return await self._launch("exec", config, body, container.cgroup, Streams.for_command(config))
+
+    async def _launch(
+        self, operation: str, config: ExecConfig, body: Mapping[str, Any], cgroup: Cgroup, streams: Streams
+    ) -> Process:
+        exit_code = self._zygote.expect_exit(config.name)
+        request = {**_request(config, self.token), **body, "cgroups": cgroup.joins, "stdio": list(streams.theirs)}
+        try:
+            answer, _ = await self.ask(operation, request, list(streams.theirs.values()))
+        except BaseException:
+            streams.close()
+            self._zygote.forget_exit(config.name)
+            raise
+        streams.release()
+        return Process(config, answer["pid"], exit_code, self, cgroup, streams, str(body.get("container", "")))
+
+    async def close(self) -> None:
+        try:
+            await self._zygote.close()
+        finally:
+            self._cgroups.close()
+            os.close(self._lock)
+
+
+def _request(config: ExecConfig, token: str) -> dict[str, Any]:
+    return {
+        "name": config.name,
+        "argv": list(config.argv),
+        "env": {**config.env, orphans.MARK: token},
+        "cwd": config.cwd,
+        "user": config.user,
+        "group": config.group,
+        "groups": list(config.groups),
+        "no_new_privileges": config.no_new_privileges,
+        "tty": config.tty,
+    }
+
+
+def _lock(path: Path) -> int:
+    """Two clusters in one directory would end each other's processes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(fd)
+        raise HelperError(f"another cluster runs in {path.parent}") from error
+    return fd

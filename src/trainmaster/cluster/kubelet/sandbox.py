@@ -1,0 +1,262 @@
+"""Where a pod's containers run: what the kubelet asks for, and the sandbox of namespaces that gives it.
+
+Every pod has its own network (an address on a bridge of its own world), host name and file system view; all of it lives
+in one helper process (`spawn`), needs no root, and is gone when that process is. `sandbox_ports` is the substitute for
+machines that forbid namespaces, `launcher` what both share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import os
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+from trainmaster.cluster.kubelet.launcher import ContainerConfig, ExecConfig, Launcher, Process
+from trainmaster.cluster.kubelet.zygote import HelperError
+from trainmaster.objects.meta import Json
+
+log = logging.getLogger(__name__)
+
+Kind = Literal["auto", "namespaces", "ports"]
+
+DEFAULT_NETWORK = "10.244.0.0/16"
+
+
+class SandboxError(Exception):
+    """A pod's sandbox cannot be made; the message is for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """Who else is in a pod's namespace, by name: the labels of pods, and services."""
+
+    pods: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    services: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodConfig:
+    uid: str
+    namespace: str
+    name: str
+    hostname: str
+    hosts: Path  # its /etc/hosts, rewritten in place while the pod lives
+    host_network: bool = False
+    ports: tuple[int, ...] = ()  # declared by its containers
+    neighbours: Callable[[], Neighbours] = Neighbours
+    memory_volumes: Mapping[str, int] = field(default_factory=dict)  # directory -> bytes, 0 for no limit
+
+
+@dataclass(frozen=True, slots=True)
+class PodSandbox:
+    uid: str
+    ip: str
+    config: PodConfig
+
+
+class Sandbox(Protocol):
+    """What the kubelet needs of a sandbox. Methods raise SandboxError, `start` and `exec` also HelperError."""
+
+    @property
+    def kind(self) -> Literal["namespaces", "ports"]: ...
+
+    @property
+    def host_ip(self) -> str: ...
+
+    @property
+    def can_limit(self) -> bool: ...
+
+    async def create(self, config: PodConfig) -> PodSandbox: ...
+
+    async def start(self, pod: PodSandbox, config: ContainerConfig) -> Process: ...
+
+    async def exec(self, process: Process, config: ExecConfig) -> Process: ...
+
+    async def connect(self, pod: PodSandbox, port: int, *, local: bool = False) -> socket.socket:
+        """A connected, non-blocking socket to the pod's address, or to the pod's own 127.0.0.1."""
+
+    def name_address(self, pod: PodSandbox) -> str:
+        """What the pod's names resolve to."""
+
+    async def remove(self, pod: PodSandbox) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class NamespaceSandbox:
+    """Pods in namespaces. Make it with `open`."""
+
+    kind: Literal["namespaces"] = "namespaces"
+
+    def __init__(self, launcher: Launcher, root: Path, network: ipaddress.IPv4Network) -> None:
+        self._launcher = launcher
+        self._root = root
+        self._network = network
+        self._used: set[str] = set()
+        self._addresses = _cycle(network)
+        self.host_ip = str(network[1])
+
+    @classmethod
+    async def open(
+        cls, root: Path, *, network: str = DEFAULT_NETWORK, user_namespace: bool | None = None
+    ) -> NamespaceSandbox:
+        """SandboxError where this machine forbids namespaces. Root needs no user namespace, but may ask for one."""
+        parsed = ipaddress.IPv4Network(network)
+        scratch = root / "newroot"
+        scratch.mkdir(parents=True, exist_ok=True)
+        _write_system_files(root / "etc")
+        settings = {
+            "namespaces": True,
+            "address": str(parsed[1]),
+            "prefix": parsed.prefixlen,
+            "scratch": str(scratch.resolve()),
+        }
+        refused: list[str] = []
+        choices = (False, True) if os.geteuid() == 0 else (True,)
+        for choice in choices if user_namespace is None else (user_namespace,):
+            try:
+                launcher = await Launcher.open(root, {**settings, "user_namespace": choice})
+            except HelperError as error:
+                refused.append(str(error))
+            else:
+                return cls(launcher, root, parsed)
+        raise SandboxError(f"this machine does not allow namespaces: {'; '.join(refused)}")
+
+    @property
+    def can_limit(self) -> bool:
+        return self._launcher.can_limit
+
+    @property
+    def helper_pid(self) -> int:
+        return self._launcher.helper_pid
+
+    @property
+    def is_rootless(self) -> bool:
+        return bool(self._launcher.settings["user_namespace"])
+
+    async def create(self, config: PodConfig) -> PodSandbox:
+        on_host = config.host_network and not self.is_rootless
+        address = self.host_ip if on_host else self._allocate()
+        body = {
+            "pod": config.uid,
+            "address": address,
+            "hostname": os.uname().nodename if on_host else config.hostname,
+            "host_network": on_host,
+            "files": {} if on_host else self._system_files(config),
+            "memory": [{"path": path, "size": size} for path, size in config.memory_volumes.items()],
+        }
+        try:
+            await self._launcher.ask("create_pod", body)
+        except HelperError as error:
+            self._used.discard(address)
+            raise SandboxError(f"cannot create the pod's namespaces: {error}") from error
+        return PodSandbox(config.uid, address, config)
+
+    async def start(self, pod: PodSandbox, config: ContainerConfig) -> Process:
+        return await self._launcher.start(pod.uid, config)
+
+    async def exec(self, process: Process, config: ExecConfig) -> Process:
+        return await self._launcher.exec(process, config)
+
+    async def connect(self, pod: PodSandbox, port: int, *, local: bool = False) -> socket.socket:
+        made = await self._socket(pod.uid if local else "")
+        try:
+            await asyncio.get_running_loop().sock_connect(made, ("127.0.0.1" if local else pod.ip, port))
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    async def listen(self, port: int) -> socket.socket:
+        """A listening socket at the address by which pods reach us, for the API server."""
+        made = await self._socket("")
+        try:
+            made.bind((self.host_ip, port))
+            made.listen(512)
+        except OSError:
+            made.close()
+            raise
+        return made
+
+    def name_address(self, pod: PodSandbox) -> str:
+        return pod.ip
+
+    async def remove(self, pod: PodSandbox) -> None:
+        await self._launcher.ask("remove_pod", {"pod": pod.uid})
+        self._used.discard(pod.ip)
+
+    async def close(self) -> None:
+        await self._launcher.close()
+
+    async def _socket(self, pod: str) -> socket.socket:
+        _, fds = await self._launcher.ask("socket", {"pod": pod})
+        made = socket.socket(fileno=fds[0])
+        made.setblocking(False)
+        return made
+
+    def _allocate(self) -> str:
+        """Addresses go round, so that one is not reused while the kernel still takes its last interface down."""
+        for _ in range(self._network.num_addresses):
+            address = next(self._addresses)
+            if address not in self._used:
+                self._used.add(address)
+                return address
+        raise SandboxError(f"every address of {self._network} is in use")
+
+    def _system_files(self, config: PodConfig) -> dict[str, str]:
+        files = {f"/etc/{name}": str(self._root / "etc" / name) for name in ("nsswitch.conf", "resolv.conf")}
+        return {**files, "/etc/hosts": str(config.hosts)}
+
+
+def _cycle(network: ipaddress.IPv4Network) -> Iterator[str]:
+    while True:
+        for number in range(2, network.num_addresses - 1):
+            yield str(network[number])
+
+
+def _write_system_files(directory: Path) -> None:
+    """Names come from /etc/hosts alone: there is no name server, and asking one out of reach takes seconds."""
+    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        switch = Path("/etc/nsswitch.conf").read_text().splitlines()
+    except OSError:
+        switch = ["passwd: files", "group: files"]
+    kept = [line for line in switch if not line.strip().startswith("hosts:")]
+    (directory / "nsswitch.conf").write_text("\n".join([*kept, "hosts: files", ""]))
+    (directory / "resolv.conf").write_text("options timeout:1 attempts:1\n")
+
+
+async def open_sandbox(kind: Kind, root: Path) -> Sandbox:
+    """The sandbox asked for; `auto` takes ports where namespaces are forbidden, and says so."""
+    from trainmaster.cluster.kubelet.sandbox_ports import PortSandbox  # it builds on the types above
+
+    if kind == "ports":
+        return await PortSandbox.open(root)
+    try:
+        return await NamespaceSandbox.open(root)
+    except SandboxError as error:
+        if kind == "namespaces":
+            raise
+        log.warning("pods share this machine's network, with ports and addresses rewritten: %s", error)
+    return await PortSandbox.open(root)
+
+
+__all__: Sequence[str] = (
+    "ContainerConfig",
+    "ExecConfig",
+    "Kind",
+    "NamespaceSandbox",
+    "Neighbours",
+    "PodConfig",
+    "PodSandbox",
+    "Process",
+    "Sandbox",
+    "SandboxError",
+    "open_sandbox",
+)

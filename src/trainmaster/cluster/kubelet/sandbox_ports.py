@@ -1,0 +1,153 @@
+"""The substitute sandbox for machines that forbid namespaces: all pods share 127.0.0.1, ports are dealt out.
+
+A port of a pod keeps its number while nobody else has it; the next pod with the same port gets another, and everything
+in environments and arguments that names it is rewritten (`rewriting`). What it cannot give: names that resolve, volumes
+at their paths (texts that mention them are rewritten), and one port for several pods that take it from one variable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+import socket
+from pathlib import Path
+from typing import Literal
+
+from trainmaster.cluster.kubelet.launcher import ContainerConfig, ExecConfig, Launcher, Process
+from trainmaster.cluster.kubelet.rewriting import HERE, Rewriter, replace_paths
+from trainmaster.cluster.kubelet.sandbox import PodConfig, PodSandbox, SandboxError
+from trainmaster.cluster.kubelet.zygote import HelperError
+from trainmaster.objects import selector
+
+_Endpoint = tuple[str, str, int]  # namespace, name of a pod or service, port
+
+
+class PortTable:
+    """Which port of this machine stands for which port of a pod."""
+
+    def __init__(self) -> None:
+        self._ports: dict[_Endpoint, int] = {}
+
+    def get(self, namespace: str, name: str, port: int) -> int:
+        """Given out when it is first asked for, so that a pod may name a peer that has not started yet."""
+        endpoint = (namespace, name, port)
+        if endpoint not in self._ports:
+            self._ports[endpoint] = self._free(port)
+        return self._ports[endpoint]
+
+    def release(self, namespace: str, name: str) -> None:
+        for endpoint in [e for e in self._ports if e[:2] == (namespace, name)]:
+            del self._ports[endpoint]
+
+    def _free(self, wanted: int) -> int:
+        taken = set(self._ports.values())
+        if wanted not in taken and _is_free(wanted):
+            return wanted
+        while True:
+            with socket.socket() as probe:
+                probe.bind((HERE, 0))
+                port: int = probe.getsockname()[1]
+            if port not in taken:
+                return port
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HERE, port))
+        except (OSError, OverflowError):
+            return False
+    return True
+
+
+class PortSandbox:
+    """Pods side by side in this machine's own network. Make it with `open`."""
+
+    kind: Literal["ports"] = "ports"
+    host_ip = HERE
+
+    def __init__(self, launcher: Launcher) -> None:
+        self._launcher = launcher
+        self.ports = PortTable()
+
+    @classmethod
+    async def open(cls, root: Path) -> PortSandbox:
+        try:
+            return cls(await Launcher.open(root, {"namespaces": False}))
+        except HelperError as error:
+            raise SandboxError(str(error)) from error
+
+    @property
+    def can_limit(self) -> bool:
+        return self._launcher.can_limit
+
+    async def create(self, config: PodConfig) -> PodSandbox:
+        return PodSandbox(config.uid, HERE, config)
+
+    async def start(self, pod: PodSandbox, config: ContainerConfig) -> Process:
+        return await self._launcher.start(pod.uid, self._rewritten(pod.config, config))
+
+    async def exec(self, process: Process, config: ExecConfig) -> Process:
+        return await self._launcher.exec(process, config)
+
+    async def connect(self, pod: PodSandbox, port: int, *, local: bool = False) -> socket.socket:
+        made = socket.socket()
+        made.setblocking(False)
+        number = self.ports.get(pod.config.namespace, pod.config.name, port)
+        try:
+            await asyncio.get_running_loop().sock_connect(made, (HERE, number))
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    def name_address(self, pod: PodSandbox) -> str:
+        return HERE
+
+    async def remove(self, pod: PodSandbox) -> None:
+        self.ports.release(pod.config.namespace, pod.config.name)
+
+    async def close(self) -> None:
+        await self._launcher.close()
+
+    def _rewritten(self, pod: PodConfig, config: ContainerConfig) -> ContainerConfig:
+        neighbours = pod.neighbours()
+        rewriter = Rewriter(
+            pod.namespace, pod.name, {*neighbours.pods, *neighbours.services}, pod.ports, self._resolver(pod)
+        )
+        paths = {mount.target: mount.source for mount in config.mounts if mount.target != "/"}
+        env = {name: replace_paths(value, paths) if name != "PATH" else value for name, value in config.env.items()}
+        cwd = replace_paths(config.cwd, paths)
+        return dataclasses.replace(
+            config,
+            argv=[rewriter.text(replace_paths(word, paths)) for word in config.argv],
+            env=rewriter.env(env),
+            cwd=cwd if cwd and os.path.isdir(cwd) else "",
+            mounts=(),
+        )
+
+    def _resolver(self, pod: PodConfig) -> _Resolver:
+        return _Resolver(self.ports, pod)
+
+
+class _Resolver:
+    """Ports by the name of a service lead to the pod behind it."""
+
+    def __init__(self, ports: PortTable, pod: PodConfig) -> None:
+        self._ports = ports
+        self._pod = pod
+
+    def __call__(self, namespace: str, name: str, port: int) -> int:
+        neighbours = self._pod.neighbours()
+        service = neighbours.services.get(name) if namespace == self._pod.namespace else None
+        if service is None or name in neighbours.pods:
+            return self._ports.get(namespace, name, port)
+        wanted = service["spec"].get("selector") or {}
+        behind = sorted(pod for pod, labels in neighbours.pods.items() if wanted and selector.matches(wanted, labels))
+        for entry in service["spec"].get("ports") or ():
+            if entry.get("port") == port and isinstance(entry.get("targetPort"), int):
+                port = entry["targetPort"]
+                break
+        return self._ports.get(namespace, behind[0] if behind else name, port)

@@ -1,0 +1,182 @@
+"""A pod's volumes as directories of this machine, and where its containers have them mounted."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainmaster.cluster.kubelet import environment, volume_files
+from trainmaster.cluster.kubelet.kubelet_api import PodApi
+from trainmaster.cluster.kubelet.launcher import Mount
+from trainmaster.cluster.kubelet.volume_files import Files, VolumeError
+from trainmaster.objects import quantity
+from trainmaster.objects.meta import Json
+
+_FILES = ("configMap", "secret", "downwardAPI", "projected")
+_ELSEWHERE = "is not available here: mount it on this machine and name its directory in a hostPath volume instead"
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    path: Path
+    is_read_only: bool = False
+
+
+class Volumes:
+    """Of one pod. `prepare` before its containers start, `refresh` while they run, `remove` when the pod is gone."""
+
+    def __init__(self, api: PodApi, directory: Path, token: Callable[[str, str], str]) -> None:
+        self._api = api
+        self._directory = directory
+        self._token = token
+        self._published: dict[str, Files] = {}
+        self._volumes: dict[str, Volume] = {}
+        self.memory: dict[str, int] = {}
+        """Directories that are to be memory file systems, and their size in bytes."""
+
+    async def prepare(self, pod: Json, node: Json, host_ip: str) -> None:
+        """VolumeError while something is missing; may be called again. The pod's address is not known yet."""
+        for volume in pod["spec"].get("volumes") or ():
+            self._volumes[volume["name"]] = await self._make(volume, pod, node, "", host_ip)
+
+    async def refresh(self, pod: Json, node: Json, ip: str, host_ip: str) -> None:
+        """What came of changed config maps, secrets and labels; what has gone missing stays as it was."""
+        for volume in pod["spec"].get("volumes") or ():
+            if any(kind in volume for kind in _FILES):
+                try:
+                    await self._make(volume, pod, node, ip, host_ip)
+                except VolumeError:
+                    continue
+
+    async def remove(self) -> None:
+        await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
+
+    @property
+    def has_files(self) -> bool:
+        return bool(self._published)
+
+    def mounts(self, container: Json, env: Mapping[str, str]) -> list[Mount]:
+        return [self._mount(mount, env) for mount in container.get("volumeMounts") or ()]
+
+    def _mount(self, mount: Json, env: Mapping[str, str]) -> Mount:
+        volume = self._volumes.get(mount["name"])
+        if volume is None:
+            raise VolumeError(f"volume {mount['name']!r} is mounted but not defined")
+        part = environment.expand(mount.get("subPathExpr") or "", env) or mount.get("subPath") or ""
+        source = _inside(volume.path, part) if part else volume.path
+        return Mount(
+            str(source), os.path.normpath(mount["mountPath"]), volume.is_read_only or bool(mount.get("readOnly"))
+        )
+
+    async def _make(self, volume: Json, pod: Json, node: Json, ip: str, host_ip: str) -> Volume:
+        kind = next((key for key in volume if key != "name"), "emptyDir")
+        source: Json = volume.get(kind) or {}
+        path = self._directory / volume["name"]
+        match kind:
+            case "emptyDir" | "ephemeral":
+                return self._empty(path, source, pod)
+            case "hostPath":
+                return Volume(_host_path(source))
+            case "persistentVolumeClaim":
+                return await self._claimed(source, pod["metadata"]["namespace"])
+            case _ if kind in _FILES:
+                files = await self._files(kind, source, pod, node, ip, host_ip)
+                if self._published.get(volume["name"]) != files:
+                    volume_files.publish(path, files)
+                    self._published[volume["name"]] = files
+                return Volume(path, is_read_only=True)
+        raise VolumeError(f"volume {volume['name']!r}: kind {kind} {_ELSEWHERE}")
+
+    def _empty(self, path: Path, source: Json, pod: Json) -> Volume:
+        path.mkdir(parents=True, exist_ok=True)
+        path.chmod(0o777)
+        group = (pod["spec"].get("securityContext") or {}).get("fsGroup")
+        if group is not None and os.geteuid() == 0:
+            os.chown(path, -1, group)
+            path.chmod(0o2777)
+        if source.get("medium") == "Memory":
+            self.memory[str(path)] = int(quantity.parse(source.get("sizeLimit") or 0))
+        return Volume(path)
+
+    async def _claimed(self, source: Json, namespace: str) -> Volume:
+        name = source["claimName"]
+        claim = await self._api.get("PersistentVolumeClaim", namespace, name)
+        if claim is None:
+            raise VolumeError(f'persistentvolumeclaim "{name}" not found')
+        bound = claim["spec"].get("volumeName")
+        if not bound or (claim.get("status") or {}).get("phase") != "Bound":
+            raise VolumeError(f'persistentvolumeclaim "{name}" is not bound to a volume yet')
+        volume = await self._api.get("PersistentVolume", "", bound)
+        if volume is None:
+            raise VolumeError(f'persistentvolume "{bound}" of claim "{name}" not found')
+        spec: Json = volume["spec"]
+        for kind in ("hostPath", "local"):
+            if kind in spec:
+                return Volume(_host_path(spec[kind] | {"type": "DirectoryOrCreate"}), bool(source.get("readOnly")))
+        kinds = [key for key, value in spec.items() if isinstance(value, dict) and key not in ("claimRef", "capacity")]
+        raise VolumeError(f"persistentvolume {bound!r}: kind {', '.join(kinds)} {_ELSEWHERE}")
+
+    async def _files(self, kind: str, source: Json, pod: Json, node: Json, ip: str, host_ip: str) -> Files:
+        mode = source.get("defaultMode", 0o644)
+        namespace = pod["metadata"]["namespace"]
+        match kind:
+            case "configMap":
+                name = source.get("name", "")
+                return volume_files.config_map_files(
+                    await self._api.get("ConfigMap", namespace, name), source, mode, name
+                )
+            case "secret":
+                name = source.get("secretName") or source.get("name", "")
+                return volume_files.secret_files(await self._api.get("Secret", namespace, name), source, mode, name)
+            case "downwardAPI":
+                return volume_files.downward_files(pod, source.get("items") or [], mode, node, ip, host_ip)
+            case "serviceAccountToken":
+                account = pod["spec"].get("serviceAccountName") or "default"
+                return {source["path"]: volume_files.File(self._token(namespace, account).encode(), mode)}
+        files: Files = {}
+        for part in source.get("sources") or ():
+            for part_kind, part_source in part.items():
+                if part_kind in (*_FILES[:3], "serviceAccountToken"):
+                    merged = {"defaultMode": mode, **part_source}
+                    files |= await self._files(part_kind, merged, pod, node, ip, host_ip)
+        return files
+
+
+def _inside(root: Path, part: str) -> Path:
+    """A path below a volume, made if it is missing; a link that leads out of the volume is refused."""
+    path = (root / part.strip("/")).resolve()
+    if not path.is_relative_to(root.resolve()):
+        raise VolumeError(f"subPath {part!r} leads out of its volume")
+    if not path.exists():
+        path.mkdir(parents=True)
+    return path
+
+
+_KINDS: dict[str, tuple[Callable[[int], bool], str]] = {
+    "Directory": (stat.S_ISDIR, "a directory"),
+    "File": (stat.S_ISREG, "a file"),
+    "Socket": (stat.S_ISSOCK, "a socket"),
+    "CharDevice": (stat.S_ISCHR, "a character device"),
+    "BlockDevice": (stat.S_ISBLK, "a block device"),
+}
+
+
+def _host_path(source: Json) -> Path:
+    path, kind = Path(source["path"]), str(source.get("type") or "")
+    try:
+        if kind in ("", "DirectoryOrCreate") and not path.exists():
+            path.mkdir(parents=True)
+        elif kind == "FileOrCreate" and not path.exists():
+            path.touch(0o644)
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise VolumeError(f"hostPath {path}: {error.strerror}") from error
+    check, name = _KINDS.get(kind.removesuffix("OrCreate"), (lambda _mode: True, ""))
+    if not check(mode):
+        raise VolumeError(f"hostPath type check failed: {path} is not {name}")
+    return path
