@@ -6,12 +6,13 @@ framework sees a frozen `Job` or `Member` and returns values; it never meets a c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 from trainmaster.api.job import Job, Member
 from trainmaster.api.problem import Advice, Problem
+from trainmaster.api.status import JobStatus
 from trainmaster.objects.meta import Json
 from trainmaster.objects.resource import Resource
 from trainmaster.objects.template import EnvValue
@@ -27,8 +28,19 @@ class Role:
     name: str
     min: int = 0
     max: int | None = None
+    replicas: int = 1
+    """How many there are when the job does not say."""
+
+    restart_policy: str = ""
+    """Of this role, where it differs from the framework's."""
+
     leader: bool = False
     required: bool = False
+    numbered: bool = True
+    """Whether its pods bear their index in their names; a role of one pod need not."""
+
+    delegated: bool = False
+    """Whether a Kubernetes Job makes its pod, and counts its retries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +60,23 @@ class Count:
 class Messages:
     """Texts of conditions; users' scripts read them, so each kind keeps its own."""
 
+    created: str = "{kind} {name} is created."
     running: str = "{kind} {name} is running."
+    suspended: str = "{kind} {name} is suspended."
+    stopped: str = "{kind} {name} is suspended."
+    """Why a suspended job does not run."""
+
+    resumed: str = "{kind} {name} is resumed."
+    never_ran: str = ""
+    """Said of a job that ended before it was seen running; empty says nothing."""
+
     succeeded: str = "{kind} {name} is successfully completed."
     failed: str = "{kind} {name} is failed because {count} {role} replica(s) failed."
     restarting: str = "{kind} {name} is restarting because {count} {role} replica(s) failed."
+
+    def text(self, which: str, job: Job, **more: object) -> str:
+        template: str = getattr(self, which)
+        return template.format(kind=job.kind, namespace=job.namespace, name=job.name, **more)
 
 
 QUALIFIED = Messages(
@@ -72,11 +97,30 @@ class Alias:
 
 @dataclass(frozen=True, slots=True)
 class Companion:
-    """An object the job needs beside pods and Services. With `keep` it stays while suspended and after the end."""
+    """An object the job needs beside pods and Services. With `keep` it stays while suspended and after the end.
+
+    `secret` makes, once and when the object is created, the part of its body that no plan may hold: keys.
+    """
 
     resource: Resource
     body: Json
     keep: bool = False
+    secret: Callable[[], Json] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Why a job has failed, where it is not a replica's failure that says so."""
+
+    reason: str
+    message: str
+
+
+Column = tuple[str, str, str]
+"""Heading, type and JSON path of a column of `kubectl get`."""
+
+STATE: Column = ("State", "string", ".status.conditions[-1:].type")
+AGE: Column = ("Age", "date", ".metadata.creationTimestamp")
 
 
 class Framework:
@@ -85,6 +129,12 @@ class Framework:
     older_versions: ClassVar[tuple[str, ...]] = ()
     """Also served, with the same schema and no conversion."""
 
+    deprecated: ClassVar[Mapping[str, str]] = {}
+    """Versions that kubectl warns of, with its words."""
+
+    short_names: ClassVar[tuple[str, ...]] = ()
+    columns: ClassVar[tuple[Column, ...]] = (STATE, AGE)
+
     aliases: ClassVar[tuple[Alias, ...]] = ()
     name: ClassVar[str]
     """`pytorch`: the value of the metrics' `framework` label and the name of docs and icons."""
@@ -92,10 +142,16 @@ class Framework:
     kind: ClassVar[str]
     plural: ClassVar[str]
     replicas_field: ClassVar[str]
-    container: ClassVar[str]
+    """Where the roles stand in the spec; empty when they stand in the spec itself."""
+
+    container: ClassVar[str] = ""
+    """The name of the container that trains; empty when it is the first one, whatever its name."""
+
     container_aliases: ClassVar[tuple[str, ...]] = ()
-    port: ClassVar[int]
-    port_name: ClassVar[str]
+    port: ClassVar[int] = 0
+    """Of the rendezvous; 0 when there is none to declare."""
+
+    port_name: ClassVar[str] = ""
     roles: ClassVar[tuple[Role, ...]]
     """In start and rank order."""
 
@@ -103,13 +159,27 @@ class Framework:
     """The first of these roles that a job has decides whether it runs and when it has succeeded."""
 
     restart_policy: ClassVar[str] = "Never"
+    restart_policies: ClassVar[tuple[str, ...]] = ("Always", "OnFailure", "Never", "ExitCode")
+    clean_pod_policy: ClassVar[str] = "None"
     clean_pod_policy_2021: ClassVar[str] = "None"
+    clean_pod_policies: ClassVar[tuple[str, ...]] = ("None", "Running", "All")
+    """What users may write; nothing here means anything goes, and `cleaning` makes sense of it."""
+
     env_in_every_container: ClassVar[bool] = True
     replaces_evicted: ClassVar[bool] = True
     """Whether a Failed pod under OnFailure or Always is replaced; otherwise it fails the job."""
 
     always_ran: ClassVar[bool] = False
     """Whether a job that ended before it was seen running still gets a Running condition."""
+
+    announced: ClassVar[tuple[str, ...]] = ()
+    """Conditions told as events beside those that every kind tells."""
+
+    forgotten_roles: ClassVar[tuple[str, ...]] = ()
+    """Roles whose tally is cleared when the job has ended."""
+
+    prepares_suspended: ClassVar[bool] = False
+    """Whether lasting companions are made for a job that is suspended."""
 
     scalable_role: ClassVar[str] = ""
     """The role behind `kubectl scale` and HPAs."""
@@ -127,6 +197,13 @@ class Framework:
     companion_resources: ClassVar[tuple[Resource, ...]] = ()
     """Kinds of objects that `companions` may return: watched, and granted in RBAC."""
 
+    grants: ClassVar[tuple[Json, ...]] = ()
+    """RBAC rules that companions give away: the operator can only give what it has."""
+
+    def dialect(self, raw: Json) -> Framework:
+        """Who runs this very object, where old API versions of a kind are jobs of another sort."""
+        return self
+
     def env(self, member: Member) -> Env:
         """The rendezvous contract of one replica."""
         raise NotImplementedError
@@ -137,6 +214,18 @@ class Framework:
 
     def companions(self, job: Job) -> Iterable[Companion]:
         return ()
+
+    def service(self, body: Json, member: Member) -> Json | None:
+        """The last word on the Service of one replica; None where it needs none."""
+        return body
+
+    def labels(self, member: Member) -> Mapping[str, str]:
+        """Labels of a pod beside the common ones, or instead of those of the same name."""
+        return {}
+
+    def annotations(self, member: Member) -> Mapping[str, str]:
+        """Annotations that are kept current on the living pod."""
+        return {}
 
     def default(self, job: Job) -> Job:
         """Defaults beyond the common ones."""
@@ -153,6 +242,15 @@ class Framework:
         role = self.deciding(job)
         return role is not None and counts[role].succeeded >= frozenset(range(job.count(role)))
 
+    def is_running(self, job: Job, counts: Mapping[str, Count]) -> bool:
+        """As soon as one replica of the deciding role is."""
+        role = self.deciding(job)
+        return role is not None and bool(counts[role].active)
+
+    def ending(self, job: Job, counts: Mapping[str, Count]) -> Ending | None:
+        """Why the job has failed by a rule of this kind's own."""
+        return None
+
     def tolerates_failure(self, job: Job, role: str) -> bool:
         """Whether the job goes on without a failed replica of this role."""
         return False
@@ -160,6 +258,18 @@ class Framework:
     def may_start(self, role: str, job: Job, counts: Mapping[str, Count]) -> bool:
         """Whether pods of this role may be created yet."""
         return True
+
+    def gang_size(self, job: Job) -> int:
+        """Pods that a gang scheduler is to place together; those that start later cannot be waited for."""
+        return job.world
+
+    def cleaning(self, job: Job, *, succeeded: bool) -> str:
+        """Which pods go at the end: None, Running or All."""
+        return job.policy.clean_pod_policy
+
+    def report(self, job: Job, status: JobStatus, counts: Mapping[str, Count]) -> Json:
+        """Status fields that only this kind has, from the others and from what is seen."""
+        return {}
 
     def is_leader(self, member: Member) -> bool:
         """Whether the pod is labelled `job-role: master`, which is where users look for logs first."""
@@ -177,6 +287,23 @@ class Framework:
     def role(self, name: str) -> Role:
         return next(role for role in self.roles if role.name == name)
 
+    def declared(self, spec: Json) -> object:
+        """The mapping of role names to what they ask for, as written; anything at all if it is not well-formed."""
+        if self.replicas_field:
+            return spec.get(self.replicas_field)
+        names = {role.name.lower() for role in self.roles}
+        return {key: value for key, value in spec.items() if key.lower() in names}
+
+    def path(self, role: str = "") -> str:
+        """Where a role stands, as users read it: `spec.tfReplicaSpecs[Worker]`, or `spec.worker`."""
+        if self.replicas_field:
+            return f"spec.{self.replicas_field}" + (f"[{role}]" if role else "")
+        return f"spec.{role}" if role else "spec"
+
+    @property
+    def delegates(self) -> bool:
+        return any(role.delegated for role in self.roles)
+
     @property
     def singular(self) -> str:
         return self.kind.lower()
@@ -187,7 +314,7 @@ class Framework:
 
     @property
     def container_names(self) -> tuple[str, ...]:
-        return (self.container, *self.container_aliases)
+        return (self.container, *self.container_aliases) if self.container else ()
 
     @property
     def resource(self) -> Resource:

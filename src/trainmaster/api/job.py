@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from trainmaster.api.settings import DEFAULT, Settings
 from trainmaster.api.status import JobStatus
-from trainmaster.objects.meta import Json, Meta
+from trainmaster.objects.meta import Json, Meta, Service
+from trainmaster.objects.pod import Pod
 from trainmaster.objects.resource import Resource
 
 
@@ -43,6 +44,41 @@ class RunPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class Sight:
+    """How far a job's objects are, for contracts that depend on it: a hostfile of running pods, a Service's address.
+
+    Empty where a job is only planned on paper.
+    """
+
+    pods: Mapping[tuple[str, int], Pod] = field(default_factory=dict)
+    """The pods of wanted replicas, by role and index."""
+
+    services: Mapping[str, Service] = field(default_factory=dict)
+    delegates: Mapping[str, Delegate] = field(default_factory=dict)
+    """The Jobs to which roles are delegated, by role."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delegate:
+    """A Kubernetes Job that runs a role for us, as far as it matters."""
+
+    name: str
+    uid: str
+    is_complete: bool = False
+    failure: tuple[str, str] | None = None
+    """Reason and message, once the Job has given up."""
+
+    failed: int = 0
+    """Pods that failed under it."""
+
+    pods: tuple[Pod, ...] = ()
+
+    @property
+    def is_finished(self) -> bool:
+        return self.is_complete or self.failure is not None
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     resource: Resource
     meta: Meta
@@ -56,6 +92,20 @@ class Job:
     policy: RunPolicy = RunPolicy()
     status: JobStatus = JobStatus()
     settings: Settings = DEFAULT
+    version: str = ""
+    """The API version that its author wrote, where several are served; otherwise the resource's."""
+
+    unnumbered: frozenset[str] = frozenset()
+    """Roles whose one pod bears no index in its name."""
+
+    delegated: Json = field(default_factory=dict)
+    """What the Jobs of delegated roles are told beside their pods: limits that we then do not keep ourselves."""
+
+    seen: Sight = Sight()
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.resource.group}/{self.version}" if self.version else self.resource.api_version
 
     @property
     def name(self) -> str:
@@ -82,7 +132,8 @@ class Job:
 
     def host(self, role: str, index: int = 0) -> str:
         """The name of a replica's pod and of the Service before it."""
-        return f"{self.name}-{role.lower()}-{index}"
+        stem = f"{self.name}-{role.lower()}"
+        return stem if role in self.unnumbered else f"{stem}-{index}"
 
     def hosts(self, role: str) -> list[str]:
         return [self.host(role, index) for index in range(self.count(role))]

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trainmaster.api import schema, validation
-from trainmaster.api.framework import Framework
+from trainmaster.api.framework import Framework, Role
 from trainmaster.api.job import Job, Replica, RunPolicy, SchedulingPolicy
 from trainmaster.api.problem import Advice, Problem, forbidden, invalid
 from trainmaster.api.settings import DEFAULT, Settings
@@ -26,34 +26,42 @@ REPLICA_FIELDS = ("replicas", "restartPolicy", "template")
 
 @dataclass(frozen=True, slots=True)
 class Reading:
+    framework: Framework
+    """Who runs the job: a dialect of the framework that it was read for, where that has several."""
+
     job: Job | None
     problems: tuple[Problem, ...] = ()
     advice: tuple[Advice, ...] = ()
 
 
 def read(framework: Framework, raw: Json, settings: Settings = DEFAULT, resource: Resource | None = None) -> Reading:
+    """`resource` is the name under which the object was found, where the framework has several."""
     try:
-        return _read(framework, raw, settings, resource)
+        spoken = framework.dialect(raw)
+        found = _read(spoken, raw, settings, resource or framework.resource)
     except RecursionError:
-        return Reading(None, (forbidden("spec", "is nested too deeply"),))
+        return Reading(framework, None, (forbidden("spec", "is nested too deeply"),))
+    if found.job is None or spoken is framework:
+        return found
+    return replace(found, job=replace(found.job, version=spoken.version))
 
 
-def _read(framework: Framework, raw: Json, settings: Settings, resource: Resource | None) -> Reading:
+def _read(framework: Framework, raw: Json, settings: Settings, resource: Resource) -> Reading:
     meta = meta_of(normalised(raw.get("metadata")))
     spec = normalised(raw.get("spec"))
     if not isinstance(spec, Mapping):
-        return Reading(None, (invalid("spec", spec, "must be an object"),))
-    roles = _canonical_roles(framework, spec.get(framework.replicas_field))
+        return Reading(framework, None, (invalid("spec", spec, "must be an object"),))
+    roles = _canonical_roles(framework, framework.declared(spec))
     problems = [*validation.type_problems(framework, spec)]
     typed = not problems
     problems += validation.empty_replicas(framework, raw["spec"])
     problems += validation.rule_problems(framework, meta.name, spec, roles)
     if not typed:
-        return Reading(None, _distinct(problems))
+        return Reading(framework, None, _distinct(problems))
     replicas = _replicas(framework, spec, roles)
     job = framework.default(
         Job(
-            resource=resource or framework.resource,
+            resource=resource,
             meta=meta,
             spec=spec,
             replicas=replicas,
@@ -61,11 +69,12 @@ def _read(framework: Framework, raw: Json, settings: Settings, resource: Resourc
             policy=_policy(framework, spec, settings),
             status=status_of(normalised(raw.get("status"))),
             settings=settings,
+            unnumbered=frozenset(role.name for role in framework.roles if not role.numbered),
         )
     )
     problems += framework.validate(job)
     advice = (*_unknown_fields(framework, spec), *_ignored_policies(job), *framework.advice(job))
-    return Reading(None if problems else job, _distinct(problems), advice)
+    return Reading(framework, None if problems else job, _distinct(problems), advice)
 
 
 def bare(resource: Resource, raw: Json, settings: Settings = DEFAULT) -> Job:
@@ -76,6 +85,7 @@ def bare(resource: Resource, raw: Json, settings: Settings = DEFAULT) -> Job:
 
 def is_managed_elsewhere(framework: Framework, raw: Json) -> bool:
     """Whether another controller runs this job. Asked before anything else: such a job is not even validated."""
+    framework = framework.dialect(raw)
     spec = _mapping(raw.get("spec"))
     manager = _mapping(spec.get("runPolicy")).get("managedBy", spec.get("managedBy"))
     return isinstance(manager, str) and manager not in framework.managers
@@ -106,17 +116,20 @@ def _canonical_roles(framework: Framework, replicas: object) -> dict[str, str]:
 
 
 def _replicas(framework: Framework, spec: Json, roles: Mapping[str, str]) -> dict[str, Replica]:
-    declared = spec.get(framework.replicas_field, {})
+    declared = _mapping(framework.declared(spec))
     by_role = {canonical: declared[key] for key, canonical in roles.items()}
-    return {role.name: _replica(framework, by_role[role.name]) for role in framework.roles if role.name in by_role}
+    present = (role for role in framework.roles if role.name in by_role)
+    return {role.name: _replica(framework, role, by_role[role.name]) for role in present}
 
 
-def _replica(framework: Framework, declared: Json) -> Replica:
+def _replica(framework: Framework, role: Role, declared: Json) -> Replica:
     pod = declared.get("template", {})
+    if framework.port:
+        pod = template.with_port(pod, framework.container_names, framework.port_name, framework.port)
     return Replica(
-        replicas=declared.get("replicas", 1),
-        restart_policy=declared.get("restartPolicy", framework.restart_policy),
-        template=template.with_port(pod, framework.container_names, framework.port_name, framework.port),
+        replicas=declared.get("replicas", role.replicas),
+        restart_policy=declared.get("restartPolicy", role.restart_policy or framework.restart_policy),
+        template=pod,
         extra={key: value for key, value in declared.items() if key not in REPLICA_FIELDS},
     )
 
@@ -129,11 +142,13 @@ def _port(framework: Framework, replica: Replica) -> int:
 def _policy(framework: Framework, spec: Json, settings: Settings) -> RunPolicy:
     nested = {**_mapping(spec.get(schema.INLINED_POLICY)), **_mapping(spec.get("runPolicy"))}
     fields = {name: nested.get(name, spec.get(name)) for name in schema.RUN_POLICY_FIELDS}
-    default = framework.clean_pod_policy_2021 if settings.compat_2021 else "None"
+    default = framework.clean_pod_policy_2021 if settings.compat_2021 else framework.clean_pod_policy
     clean = fields["cleanPodPolicy"]
-    return RunPolicy(
+    if clean is not None and framework.clean_pod_policies:
         # An empty text is neither None nor Running, and so has always meant All.
-        clean_pod_policy=default if clean is None else clean.capitalize() or "All",
+        clean = clean.capitalize() or "All"
+    return RunPolicy(
+        clean_pod_policy=default if clean is None else clean,
         ttl_seconds_after_finished=fields["ttlSecondsAfterFinished"],
         active_deadline_seconds=fields["activeDeadlineSeconds"],
         backoff_limit=fields["backoffLimit"],
@@ -160,13 +175,13 @@ def _mapping(value: object) -> Json:
 
 def _unknown_fields(framework: Framework, spec: Json) -> Iterator[Advice]:
     policy = set(schema.RUN_POLICY_FIELDS)
-    known = {framework.replicas_field, "runPolicy", schema.INLINED_POLICY, *policy, *framework.fields}
-    yield from _unknown(spec, known, "spec")
+    declared = _mapping(framework.declared(spec))
+    places = {framework.replicas_field} if framework.replicas_field else set(declared)
+    yield from _unknown(spec, {*places, "runPolicy", schema.INLINED_POLICY, *policy, *framework.fields}, "spec")
     for key in ("runPolicy", schema.INLINED_POLICY):
         yield from _unknown(_mapping(spec.get(key)), policy, f"spec.{key}")
-    for key, replica in spec.get(framework.replicas_field, {}).items():
-        path = f"spec.{framework.replicas_field}[{key}]"
-        yield from _unknown(replica, {*REPLICA_FIELDS, *framework.replica_fields}, path)
+    for key, replica in declared.items():
+        yield from _unknown(replica, {*REPLICA_FIELDS, *framework.replica_fields}, framework.path(key))
 
 
 def _unknown(fields: Json, known: set[str], path: str) -> Iterator[Advice]:

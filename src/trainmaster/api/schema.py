@@ -123,6 +123,7 @@ STATUS = record(
         "replicaStatuses": mapping(
             record({"active": COUNTER, "succeeded": COUNTER, "failed": COUNTER, "selector": STRING})
         ),
+        "authoredVersion": told(STRING, "The API version in which the job was written, where it matters."),
         "attempts": told(mapping(COUNTER), "Pods replaced by the operator, by slot."),
         "completed": told(mapping(array(COUNTER)), "Replicas that are done, by role."),
         "startTime": TIME,
@@ -140,17 +141,23 @@ def spec_schema(framework: Framework) -> Json:
     managed_by = {**RUN_POLICY_FIELDS["managedBy"], "enum": [*framework.managers, MULTIKUEUE]}
     policy = {**RUN_POLICY_FIELDS, "managedBy": managed_by}
     nested = {**policy, "suspend": {**policy["suspend"], "default": False}}
-    roles = ", ".join(role.name for role in framework.roles)
     return record(
         {
-            framework.replicas_field: told(mapping(REPLICA_SPEC), f"The replicas by role: {roles}."),
+            **_roles(framework),
             "runPolicy": told(record(nested), "How long the job lives, how often it restarts, what it leaves behind."),
             INLINED_POLICY: record(policy),
             **policy,  # flat, as the operators before 2020 had them and their manifests still do
             **framework.fields,
         },
-        required=[framework.replicas_field, *framework.required_fields],
+        required=[field for field in (framework.replicas_field, *framework.required_fields) if field],
     )
+
+
+def _roles(framework: Framework) -> Json:
+    if framework.replicas_field:
+        roles = ", ".join(role.name for role in framework.roles)
+        return {framework.replicas_field: told(mapping(REPLICA_SPEC), f"The replicas by role: {roles}.")}
+    return {role.name.lower(): told(REPLICA_SPEC, f"The {role.name} replicas.") for role in framework.roles}
 
 
 MULTIKUEUE = "kueue.x-k8s.io/multikueue"
@@ -190,6 +197,7 @@ def crd(framework: Framework, resource: Resource, *, cel: bool = False) -> Json:
                 "listKind": f"{resource.kind}List",
                 "plural": resource.plural,
                 "singular": resource.kind.lower(),
+                **({"shortNames": [*framework.short_names]} if framework.short_names else {}),
             },
             "versions": [_version(framework, name, name == resource.version, schema) for name in versions],
         },
@@ -202,13 +210,14 @@ def _policy_of(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _version(framework: Framework, name: str, is_storage: bool, schema: Json) -> Json:
+    warning = framework.deprecated.get(name)
     return {
         "name": name,
         "served": True,
         "storage": is_storage,
+        **({"deprecated": True, "deprecationWarning": warning} if warning else {}),
         "additionalPrinterColumns": [
-            {"name": "State", "type": "string", "jsonPath": ".status.conditions[-1:].type"},
-            {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+            {"name": heading, "type": type, "jsonPath": path} for heading, type, path in framework.columns
         ],
         "schema": {"openAPIV3Schema": schema},
         "subresources": {"status": {}, **_scale(framework)},
@@ -221,7 +230,7 @@ def _scale(framework: Framework) -> Json:
     role = framework.scalable_role
     return {
         "scale": {
-            "specReplicasPath": f".spec.{framework.replicas_field}.{role}.replicas",
+            "specReplicasPath": framework.path().replace("spec", ".spec", 1) + f".{role}.replicas",
             "statusReplicasPath": f".status.replicaStatuses.{role}.active",
             "labelSelectorPath": f".status.replicaStatuses.{role}.selector",
         }

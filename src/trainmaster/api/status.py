@@ -44,6 +44,12 @@ class JobStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     completed: dict[str, tuple[int, ...]] = {}
     """Replicas that succeeded, by role: they stay done when somebody removes their pods."""
 
+    authored_version: str = ""
+    """The API version in which the job was written, once found out: it must not change its mind."""
+
+    report: dict[str, Any] = {}
+    """Fields that only this kind of job has; they stand beside the others in the stored status."""
+
     def is_true(self, condition: ConditionType) -> bool:
         return any(c.type == condition and c.status == "True" for c in self.conditions)
 
@@ -55,12 +61,17 @@ class JobStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
         return self.is_true("Succeeded") or self.is_true("Failed")
 
 
+_COMMON = frozenset(field.encode_name for field in msgspec.structs.fields(JobStatus)) - {"report"}
+
+
 def status_of(raw: object) -> JobStatus:
     """A stored status; one that cannot be read counts as none, and is written anew."""
     if not isinstance(raw, Mapping):
         return JobStatus()
+    held = {key: value for key, value in raw.items() if value is not None}
+    own = {key: held.pop(key) for key in [*held] if key not in _COMMON}
     try:
-        return msgspec.convert({key: value for key, value in raw.items() if value is not None}, JobStatus)
+        return msgspec.structs.replace(msgspec.convert(held, JobStatus), report=own)
     except msgspec.ValidationError:
         return JobStatus()
 
@@ -68,7 +79,8 @@ def status_of(raw: object) -> JobStatus:
 def render(status: JobStatus) -> dict[str, Any]:
     """As written to the API server. Old CRDs require the first two fields, so they are never left out."""
     wire: dict[str, Any] = msgspec.to_builtins(status)
-    return {"conditions": [], "replicaStatuses": {}, **wire}
+    own = wire.pop("report", {})
+    return {"conditions": [], "replicaStatuses": {}, **wire, **own}
 
 
 def with_condition(

@@ -18,9 +18,6 @@ from trainmaster.api.problem import Problem, forbidden, invalid, required, unsup
 from trainmaster.objects import names, quantity, template
 from trainmaster.objects.meta import Json
 
-RESTART_POLICIES = ("Always", "OnFailure", "Never", "ExitCode")
-CLEAN_POD_POLICIES = ("None", "Running", "All")
-
 
 def type_problems(framework: Framework, spec: object) -> Iterator[Problem]:
     """Wrong types, numbers out of range, missing required fields."""
@@ -60,23 +57,23 @@ def path_of(framework: Framework, steps: Sequence[str | int]) -> str:
     """`spec.tfReplicaSpecs[Worker].template.spec.containers[0].image`"""
     path = "spec"
     for position, step in enumerate(steps):
-        is_key = isinstance(step, int) or (position == 1 and steps[0] == framework.replicas_field)
+        is_key = isinstance(step, int) or (position == 1 and bool(steps[0]) and steps[0] == framework.replicas_field)
         path += f"[{step}]" if is_key else f".{step}"
     return path
 
 
 def empty_replicas(framework: Framework, spec: Json) -> Iterator[Problem]:
     """A role without anything below it is a mistake, though null means unset elsewhere. Takes the spec as written."""
-    replicas = spec.get(framework.replicas_field)
+    replicas = framework.declared(spec)
     for key, value in replicas.items() if isinstance(replicas, Mapping) else ():
         if value is None:
-            yield required(f"spec.{framework.replicas_field}[{key}]", "must not be empty")
+            yield required(framework.path(key), "must not be empty")
 
 
 def rule_problems(framework: Framework, name: str, spec: Json, roles: Mapping[str, str]) -> Iterator[Problem]:
     """Everything else. `roles` maps the keys the user wrote to canonical role names."""
-    replicas = spec.get(framework.replicas_field)
-    field = f"spec.{framework.replicas_field}"
+    replicas = framework.declared(spec)
+    field = framework.path()
     yield from _name_problems(name)
     yield from _policy_problems(framework, spec)
     if not isinstance(replicas, Mapping):
@@ -88,11 +85,11 @@ def rule_problems(framework: Framework, name: str, spec: Json, roles: Mapping[st
     for role in framework.roles:
         written = [key for key, canonical in roles.items() if canonical == role.name]
         if role.required and not written:
-            yield required(f"{field}[{role.name}]", "must be present")
+            yield required(framework.path(role.name), "must be present")
         if len(written) > 1:
             yield invalid(field, written, f"these keys all mean the role {role.name}; keep one")
     for key, value in replicas.items():
-        yield from _replica_problems(framework, name, f"{field}[{key}]", key, roles.get(key), value)
+        yield from _replica_problems(framework, name, framework.path(key), key, roles.get(key), value)
 
 
 def _name_problems(name: str) -> Iterator[Problem]:
@@ -106,8 +103,9 @@ def _policy_problems(framework: Framework, spec: Json) -> Iterator[Problem]:
         if not isinstance(policy, Mapping):
             continue
         clean = policy.get("cleanPodPolicy")
-        if isinstance(clean, str) and clean and clean.capitalize() not in CLEAN_POD_POLICIES:
-            yield unsupported(f"{path}.cleanPodPolicy", clean, CLEAN_POD_POLICIES)
+        known = framework.clean_pod_policies
+        if isinstance(clean, str) and clean and known and clean.capitalize() not in known:
+            yield unsupported(f"{path}.cleanPodPolicy", clean, known)
         scheduling = policy.get("schedulingPolicy")
         resources = scheduling.get("minResources") if isinstance(scheduling, Mapping) else None
         yield from _quantity_problems(f"{path}.schedulingPolicy.minResources", resources)
@@ -121,10 +119,11 @@ def _replica_problems(
     if not isinstance(value, Mapping):
         return
     if canonical is not None:
-        yield from _size_problems(framework.role(canonical), job, path, value.get("replicas", 1))
-    policy = value.get("restartPolicy", framework.restart_policy)
-    if isinstance(policy, str) and policy not in RESTART_POLICIES:
-        yield unsupported(f"{path}.restartPolicy", policy, RESTART_POLICIES)
+        role = framework.role(canonical)
+        yield from _size_problems(role, job, path, value.get("replicas", role.replicas))
+    policy = value.get("restartPolicy")
+    if isinstance(policy, str) and policy not in framework.restart_policies:
+        yield unsupported(f"{path}.restartPolicy", policy, framework.restart_policies)
     pod = value.get("template")
     yield from _template_problems(framework, f"{path}.template.spec", pod if isinstance(pod, Mapping) else {})
 
@@ -136,7 +135,7 @@ def _size_problems(role: Role, job: str, path: str, replicas: object) -> Iterato
         yield forbidden(f"{path}.replicas", f"must be {role.max}")
     elif replicas < role.min:
         yield forbidden(f"{path}.replicas", f"must be at least {role.min}")
-    longest = f"{job}-{role.name.lower()}-{max(replicas - 1, 0)}"
+    longest = f"{job}-{role.name.lower()}" + (f"-{max(replicas - 1, 0)}" if role.numbered else "")
     if len(job) <= names.MAX_LABEL < len(longest):
         limit = names.MAX_LABEL - (len(longest) - len(job))
         yield invalid(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Literal
@@ -23,6 +24,8 @@ class Create:
     resource: Resource
     body: Json
     stage: Stage
+    secret: Callable[[], Json] | None = None
+    """Makes the part of the body that no plan holds, when it is written."""
 
     @property
     def name(self) -> str:

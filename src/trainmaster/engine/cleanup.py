@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from trainmaster.engine import companions, gang
+from trainmaster.engine import companions, delegates, gang
 from trainmaster.engine.actions import Delete
 from trainmaster.engine.observed import Observed
 from trainmaster.objects.pod import Pod
@@ -14,6 +14,8 @@ from trainmaster.objects.resource import PODS, SERVICES
 def plan_cleanup(observed: Observed, policy: str) -> Iterator[Delete]:
     """The end of a job: pods by policy; PodGroup and passing companions in any case."""
     yield from plan_deletion(observed, _doomed(policy))
+    if policy != "None":
+        yield from delegates.plan_removal(observed, unfinished_only=True)
     yield from gang.plan_removal(observed)
     yield from companions.plan_removals(observed, is_active=False)
 

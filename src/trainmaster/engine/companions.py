@@ -7,7 +7,7 @@ it: defaults filled in by the server are no drift. What another owner holds is n
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -17,18 +17,23 @@ from trainmaster.engine import labels
 from trainmaster.engine.actions import Create, Delete, Patch, Stage
 from trainmaster.engine.observed import Observed
 from trainmaster.engine.owner import owner_reference
-from trainmaster.objects.meta import Json, Object
+from trainmaster.objects.meta import Json, Object, Service
 from trainmaster.objects.resource import Resource
 
 CONTENT = ("spec", "data", "rules", "subjects", "roleRef", "type")
 """The parts of an object that we write and watch for drift."""
 
+Held = Object | Service
 
-def plan_companions(observed: Observed) -> Iterator[Create | Patch]:
+
+def plan_companions(observed: Observed, *, lasting_only: bool = False) -> Iterator[Create | Patch]:
     for companion in observed.framework.companions(observed.job):
+        if lasting_only and not companion.keep:
+            continue
         held = observed.companions.get((companion.resource.kind, companion.body["metadata"]["name"]))
         resource = observed.job.settings.adapted(companion.resource)
-        yield from plan_object(observed.job, resource, companion.body, held)
+        body = _labelled(observed, companion.body)
+        yield from plan_object(observed.job, resource, body, held, companion.secret)
 
 
 def plan_removals(observed: Observed, *, is_active: bool) -> Iterator[Delete]:
@@ -44,20 +49,22 @@ def plan_removals(observed: Observed, *, is_active: bool) -> Iterator[Delete]:
             yield from plan_removal(observed.job, observed.job.settings.adapted(resources[kind]), held)
 
 
-def plan_object(job: Job, resource: Resource, body: Json, held: Object | None) -> Iterator[Create | Patch]:
+def plan_object(
+    job: Job, resource: Resource, body: Json, held: Held | None, secret: Callable[[], Json] | None = None
+) -> Iterator[Create | Patch]:
     digest = _digest(body)
     if held is None:
-        yield Create(resource, _owned(job, body, digest), Stage.COMPANIONS)
+        yield Create(resource, _owned(job, body, digest), Stage.COMPANIONS, secret)
     elif _is_ours(job, held) and held.metadata.annotations.get(labels.APPLIED) != digest:
         yield Patch(resource, held.metadata, _mended(body, held, digest))
 
 
-def plan_removal(job: Job, resource: Resource, held: Object | None) -> Iterator[Delete]:
+def plan_removal(job: Job, resource: Resource, held: Held | None) -> Iterator[Delete]:
     if held is not None and _is_ours(job, held):
         yield Delete(resource, held.metadata)
 
 
-def _is_ours(job: Job, held: Object) -> bool:
+def _is_ours(job: Job, held: Held) -> bool:
     return held.metadata.is_controlled_by(job.meta.uid) and not held.metadata.is_terminating
 
 
@@ -66,15 +73,22 @@ def _digest(body: Json) -> str:
     return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()[:16]
 
 
+def _labelled(observed: Observed, body: Json) -> Json:
+    """Our watches see only what is marked as a job's: a cluster has many Secrets, and most are none of our business."""
+    metadata = body["metadata"]
+    marks = {**metadata.get("labels", {}), **labels.job_labels(observed.framework, observed.job)}
+    return {**body, "metadata": {**metadata, "labels": marks}}
+
+
 def _owned(job: Job, body: Json, digest: str) -> Json:
     metadata = body["metadata"]
     annotations = {**metadata.get("annotations", {}), labels.APPLIED: digest}
     return {**body, "metadata": {**metadata, "annotations": annotations, "ownerReferences": [owner_reference(job)]}}
 
 
-def _mended(body: Json, held: Object, digest: str) -> Json:
+def _mended(body: Json, held: Held, digest: str) -> Json:
     content: dict[str, Any] = {part: body[part] for part in CONTENT if part in body}
-    if "spec" in content:
+    if "spec" in content and isinstance(held, Object):
         content["spec"] = _replacing(held.at("spec"), content["spec"])
     return {
         "metadata": {"resourceVersion": held.metadata.resource_version, "annotations": {labels.APPLIED: digest}},

@@ -13,12 +13,11 @@ from trainmaster.objects.pod import ContainerStatus, Pod
 def exits(observed: Observed, status: JobStatus) -> Iterator[Event]:
     """Exits with another code than 0, told when the tally of ended replicas changes: a settled job is silent."""
     before, after = observed.job.status.replica_statuses, status.replica_statuses
-    names = observed.framework.container_names
     for (role, _), pod in sorted(observed.pod_at.items()):
         held, new = before.get(role), after.get(role)
         if new is None or (held is not None and (held.succeeded, held.failed) == (new.succeeded, new.failed)):
             continue
-        code = pod.exit_code(names)
+        code = pod.exit_code(observed.container_names(role))
         if pod.is_finished and code:
             message = f"Pod: {pod.metadata.namespace}.{pod.name} exited with code {code}"
             yield Event("Normal", "ExitedWithCode", message, repeat=False)

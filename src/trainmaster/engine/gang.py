@@ -108,9 +108,10 @@ def group_of(observed: Observed, resource: Resource) -> Json:
 def _spec(observed: Observed, resource: Resource) -> Json:
     job, policy = observed.job, observed.job.policy.scheduling
     if resource == KUBE_BATCH:
-        return {"minMember": job.world}
-    members = policy.min_available if policy.min_available is not None else job.world
-    resources = policy.min_resources or min_resources(observed, members)
+        return {"minMember": observed.framework.gang_size(job)}
+    members = _members(observed)
+    later = job.world - observed.framework.gang_size(job)  # room is asked for whoever starts later, too
+    resources = policy.min_resources or min_resources(observed, members + later)
     spec: dict[str, Any] = {"minMember": members}
     if resource == VOLCANO:
         # A queue, once chosen, stays: moving a live group between queues confuses Volcano's accounting.
@@ -123,6 +124,16 @@ def _spec(observed: Observed, resource: Resource) -> Json:
     if resources:
         spec["minResources"] = dict(resources)
     return spec
+
+
+def _members(observed: Observed) -> int:
+    job = observed.job
+    at_first = observed.framework.gang_size(job)
+    asked = job.policy.scheduling.min_available
+    if asked is None:
+        return at_first
+    # Where some start only once the others are there, a group that asked for all of them would wait for ever.
+    return min(asked, at_first) if at_first < job.world else asked
 
 
 def min_resources(observed: Observed, members: int) -> Json:

@@ -33,6 +33,7 @@ def selector_labels(framework: Framework, member: Member) -> dict[str, str]:
 
 def pod_labels(framework: Framework, member: Member) -> dict[str, str]:
     labels = selector_labels(framework, member)
+    labels |= framework.labels(member)
     if framework.is_leader(member):
         labels[JOB_ROLE] = "master"
     if member.job.settings.compat_2021:

@@ -8,7 +8,7 @@ from trainmaster.objects.meta import Json
 
 def owner_reference(job: Job) -> Json:
     return {
-        "apiVersion": job.resource.api_version,
+        "apiVersion": job.api_version,
         "kind": job.kind,
         "name": job.name,
         "uid": job.meta.uid,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from trainmaster.api.framework import Messages
 from trainmaster.api.job import Job
 from trainmaster.api.problem import Problem
 from trainmaster.api.status import Condition, JobStatus, with_condition
@@ -19,8 +20,10 @@ from trainmaster.engine import (
     backoff,
     companions,
     deadline,
+    delegates,
     diagnosis,
     gang,
+    pods,
     replicas,
     restarts,
     services,
@@ -66,7 +69,7 @@ def plan_rejected(job: Job, problems: Sequence[Problem], now: float, *, has_pods
     event = Event("Warning", reason, message, repeat=False)
     if has_pods:
         return Plan(job.status, events=(event,))
-    status = with_condition(statuses.created(job, now), "Failed", True, reason, message, now)
+    status = with_condition(statuses.created(job, Messages(), now), "Failed", True, reason, message, now)
     return Plan(statuses.ended(status, now), events=(event,), marks=tuple(_marks(_changed(job.status, status))))
 
 
@@ -79,21 +82,24 @@ def _finished(observed: Observed, now: float) -> Plan:
     left = ttl.remaining(job, status, now)
     if left == 0:
         return Plan(status, (Delete(job.resource, job.meta),), marks=("deleted",))
-    return Plan(status, tuple(plan_cleanup(observed, job.policy.clean_pod_policy)), wake_after=left)
+    policy = observed.framework.cleaning(job, succeeded=status.is_true("Succeeded"))
+    return Plan(status, tuple(plan_cleanup(observed, policy)), wake_after=left)
 
 
 def _suspended(observed: Observed, now: float) -> Plan:
-    status = suspend.suspended(observed.job, statuses.created(observed.job, now), now)
+    job, messages = observed.job, observed.framework.messages(observed.job)
+    status = suspend.suspended(job, messages, statuses.created(job, messages, now), now)
     return Plan(status, tuple(suspend.plan_suspension(observed)))
 
 
 def _active(observed: Observed, now: float) -> Plan:
     job = observed.job
-    status = statuses.created(job, now)
+    messages = observed.framework.messages(job)
+    status = statuses.created(job, messages, now)
     if status.is_true("Suspended"):
-        if observed.owned_pods:  # the old ones must be gone, or they would count as failures of the new run
+        if observed.owned_pods or observed.jobs:  # the old must be gone, or they would count as failures of the new run
             return Plan(status, tuple(suspend.plan_suspension(observed)))
-        status = suspend.resumed(job, status, now)
+        status = suspend.resumed(job, messages, status, now)
     if gang.is_holding(observed) and not observed.owned_pods:
         return _held(observed, status, now)
     status = statuses.tallied(observed, statuses.started(status, now))
@@ -123,6 +129,9 @@ def _outcome(observed: Observed, status: JobStatus, failures: Sequence[Failure],
             ended = statuses.failed_because(job, status, message.format(name=job.name), now)
             policy = job.policy.clean_pod_policy if job.settings.compat_2021 else "All"
             return _ended(observed, ended, now, policy)
+    ending = observed.framework.ending(job, observed.counts)
+    if ending is not None:
+        return _ended(observed, statuses.failed_because(job, status, ending.message, now, ending.reason), now)
     fatal = next((failure for failure in failures if failure.is_fatal), None)
     if fatal is not None:
         return _ended(observed, statuses.failed(observed, statuses.running(observed, status, now), fatal, now), now)
@@ -130,8 +139,11 @@ def _outcome(observed: Observed, status: JobStatus, failures: Sequence[Failure],
 
 
 def _ended(observed: Observed, status: JobStatus, now: float, policy: str = "") -> Plan:
-    actions = plan_cleanup(observed, policy or observed.job.policy.clean_pod_policy)
-    return Plan(status, tuple(actions), wake_after=ttl.remaining(observed.job, status, now))
+    status = statuses.settled(observed, status)
+    policy = policy or observed.framework.cleaning(observed.job, succeeded=status.is_true("Succeeded"))
+    return Plan(
+        status, tuple(plan_cleanup(observed, policy)), wake_after=ttl.remaining(observed.job, status, now)
+    )  # fmt: skip
 
 
 def _working(observed: Observed, status: JobStatus, failures: Sequence[Failure], now: float) -> Plan:
@@ -147,7 +159,7 @@ def _working(observed: Observed, status: JobStatus, failures: Sequence[Failure],
     return Plan(
         status,
         tuple(_work(observed, status, due)),
-        events=tuple(diagnosis.troubles(observed.owned_pods)),
+        events=tuple(diagnosis.troubles((*observed.owned_pods, *observed.delegated_pods))),
         marks=tuple(marks),
         wake_after=min((wait for wait in waits if wait), default=None),
     )
@@ -162,13 +174,18 @@ def _work(observed: Observed, status: JobStatus, due: Sequence[Failure]) -> Iter
     if not gang.is_holding(observed):
         yield from services.plan_services(observed)
         yield from replicas.plan_creation(observed, status.attempts)
+        yield from delegates.plan_creation(observed)
+    yield from pods.plan_annotations(observed)
 
 
 def _told(observed: Observed, made: Plan) -> Plan:
-    """The plan with the events and marks that follow from how the status changed."""
+    """The plan with what this kind reports, and the events and marks that follow from how the status changed."""
+    report = observed.framework.report(observed.job, made.status, observed.counts)
+    made = replace(made, status=msgspec.structs.replace(made.status, report=dict(report)))
     changed = _changed(observed.job.status, made.status)
     events = [*_first_words(observed, changed), *diagnosis.exits(observed, made.status), *made.events]
-    events += [event for condition in changed if (event := _event(condition)) is not None]
+    announced = observed.framework.announced
+    events += [event for condition in changed if (event := _event(condition, announced)) is not None]
     return replace(made, events=tuple(events), marks=(*made.marks, *_marks(changed)))
 
 
@@ -183,7 +200,9 @@ def _first_words(observed: Observed, changed: Iterable[Condition]) -> Iterator[E
             yield Event("Warning", advice.reason, advice.message)
 
 
-def _event(condition: Condition) -> Event | None:
+def _event(condition: Condition, announced: Sequence[str]) -> Event | None:
+    if condition.type in announced and condition.status == "True":
+        return Event("Normal", condition.reason, condition.message)
     match condition.type, condition.status:
         case ("Succeeded", "True") | ("Suspended", _):
             return Event("Normal", condition.reason, condition.message)

@@ -2,31 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from trainmaster.api.framework import Framework
 from trainmaster.api.job import Member
 from trainmaster.engine import gang, labels
+from trainmaster.engine.actions import Patch
+from trainmaster.engine.observed import Observed
 from trainmaster.engine.owner import owner_reference
 from trainmaster.objects import template
 from trainmaster.objects.meta import Json, mutable
+from trainmaster.objects.resource import PODS
 
 
 def pod_of(framework: Framework, member: Member, attempt: int = 0) -> Json:
+    pod: Json = {"apiVersion": "v1", "kind": "Pod", **_common(framework, member)}
+    if attempt:
+        pod = template.with_metadata(pod, annotations={labels.ATTEMPT: str(attempt)})
+    return framework.decorate(gang.decorate(_identified(pod, member), member), member)
+
+
+def template_of(framework: Framework, member: Member) -> Json:
+    """The same as a template, for a Job that makes the pod."""
+    return framework.decorate(gang.decorate(_common(framework, member), member), member)
+
+
+def plan_annotations(observed: Observed) -> Iterator[Patch]:
+    """Annotations of living pods that are no longer current."""
+    for member in observed.job.members():
+        pod = observed.pod_at.get((member.role, member.index))
+        if pod is None or pod.is_finished or pod.metadata.is_terminating:
+            continue
+        wanted = observed.framework.annotations(member)
+        if any(pod.metadata.annotations.get(name) != value for name, value in wanted.items()):
+            yield Patch(PODS, pod.metadata, {"metadata": {"annotations": dict(wanted)}})
+
+
+def _common(framework: Framework, member: Member) -> Json:
     replica = member.replica
-    pod: Json = {"apiVersion": "v1", "kind": "Pod", **_from_template(replica.template)}
+    pod: Json = _from_template(replica.template)
     # Under ExitCode the operator decides on restarts, so the kubelet must not.
     policy = "Never" if replica.restart_policy == "ExitCode" else replica.restart_policy
     pod = template.with_spec(pod, restartPolicy=policy)
-    names = () if framework.env_in_every_container else framework.container_names
     env = framework.env(member)
-    pod = template.with_containers(pod, lambda container: template.with_env(container, env), names)
-    pod = template.with_metadata(
-        pod,
-        labels=labels.pod_labels(framework, member),
-        annotations={labels.ATTEMPT: str(attempt)} if attempt else None,
+
+    def with_env(container: Json) -> Json:
+        return template.with_env(container, env)
+
+    if framework.env_in_every_container:
+        pod = template.with_containers(pod, with_env)
+    else:
+        pod = template.with_container(pod, with_env, framework.container_names)
+    return template.with_metadata(
+        pod, labels=labels.pod_labels(framework, member), annotations=framework.annotations(member)
     )
-    return framework.decorate(gang.decorate(_identified(pod, member), member), member)
 
 
 def _from_template(declared: Json) -> dict[str, Any]:

@@ -16,7 +16,7 @@ def plan_creation(observed: Observed, attempts: Mapping[str, int]) -> Iterator[C
     for member in observed.job.members():
         slot = (member.role, member.index)
         is_done = member.index in observed.counts[member.role].succeeded
-        if slot in observed.pod_at or is_done:
+        if slot in observed.pod_at or is_done or observed.framework.role(member.role).delegated:
             continue
         if observed.framework.may_start(member.role, observed.job, observed.counts):
             pod = pod_of(observed.framework, member, attempts.get(member.slot, 0))

@@ -61,7 +61,7 @@ def is_retryable(exit_code: int, *, compat_2021: bool) -> bool:
 
 def failures_of(observed: Observed) -> tuple[Failure, ...]:
     """Failed replicas that the job cannot do without, in role and index order."""
-    roles = observed.job.replicas
+    roles = [role for role in observed.job.replicas if not observed.framework.role(role).delegated]
     found = [_failure(observed, (role, index)) for role in roles for index in sorted(observed.counts[role].failed)]
     tolerated = observed.framework.tolerates_failure
     return tuple(f for f in found if not (f.is_fatal and tolerated(observed.job, f.slot[0])))
@@ -85,7 +85,7 @@ def _verdict(observed: Observed, role: str, pod: Pod) -> Verdict:
     if pod.status.phase != "Failed":
         return Verdict.LEAVING
     if policy == "ExitCode":
-        code = pod.exit_code(observed.framework.container_names)
+        code = pod.exit_code(observed.container_names(role))
         # No code means that the pod was lost with its node or evicted: not the program's fault.
         retryable = code is None or is_retryable(code, compat_2021=compat)
         return Verdict.REPLACE if retryable else Verdict.FATAL_EXIT_CODE

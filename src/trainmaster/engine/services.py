@@ -15,9 +15,9 @@ from trainmaster.objects.meta import Json
 from trainmaster.objects.resource import SERVICES
 
 
-def service_of(framework: Framework, member: Member) -> Json:
+def service_of(framework: Framework, member: Member) -> Json | None:
     selector = labels.selector_labels(framework, member)
-    return {
+    body = {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {
@@ -34,6 +34,7 @@ def service_of(framework: Framework, member: Member) -> Json:
             "publishNotReadyAddresses": True,
         },
     }
+    return framework.service(body, member)
 
 
 def _ports(framework: Framework, member: Member) -> list[Json]:
@@ -56,8 +57,9 @@ def plan_services(observed: Observed) -> Iterator[Create | Delete]:
     """Services for the replicas there should be; none for replicas scaled away."""
     existing = {service.metadata.name for service in observed.owned_services}
     for member in observed.job.members():
-        if member.name not in existing:
-            yield Create(SERVICES, service_of(observed.framework, member), Stage.SERVICES)
+        body = service_of(observed.framework, member) if member.name not in existing else None
+        if body is not None:
+            yield Create(SERVICES, body, Stage.SERVICES)
     for service in observed.owned_services:
         slot = observed.slot_of(service.metadata.name)
         if slot is not None and not observed.is_wanted(slot) and not service.metadata.is_terminating:

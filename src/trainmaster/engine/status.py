@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from trainmaster.api.framework import Count, Messages
 from trainmaster.api.job import Job
 from trainmaster.api.status import ConditionType, JobStatus, ReplicaStatus, with_condition
 from trainmaster.engine import labels
@@ -14,12 +15,11 @@ from trainmaster.engine.restarts import Failure, Verdict
 from trainmaster.objects import selector, timestamp
 
 
-def created(job: Job, now: float) -> JobStatus:
-    if job.status.condition("Created") is not None:
-        return job.status
-    return with_condition(
-        job.status, "Created", True, f"{job.kind}Created", f"{job.kind} {job.name} is created.", now
-    )  # fmt: skip
+def created(job: Job, messages: Messages, now: float) -> JobStatus:
+    status = msgspec.structs.replace(job.status, authored_version=job.version)
+    if status.condition("Created") is not None:
+        return status
+    return with_condition(status, "Created", True, f"{job.kind}Created", messages.text("created", job), now)
 
 
 def started(status: JobStatus, now: float) -> JobStatus:
@@ -35,13 +35,18 @@ def tallied(observed: Observed, status: JobStatus) -> JobStatus:
         role: ReplicaStatus(
             active=len(count.active),
             succeeded=len(count.succeeded),
-            failed=len(count.failed),
+            failed=_failed(observed, role, count),
             selector=_selector(observed, role),
         )
         for role, count in counts.items()
     }
     completed = {role: tuple(sorted(count.succeeded)) for role, count in counts.items() if count.succeeded}
     return msgspec.structs.replace(status, replica_statuses=statuses, completed=completed)
+
+
+def _failed(observed: Observed, role: str, count: Count) -> int:
+    delegate = observed.job.seen.delegates.get(role)
+    return delegate.failed if delegate is not None else len(count.failed)
 
 
 def _selector(observed: Observed, role: str) -> str:
@@ -51,9 +56,7 @@ def _selector(observed: Observed, role: str) -> str:
 
 
 def running(observed: Observed, status: JobStatus, now: float) -> JobStatus:
-    """Running as soon as one replica of the deciding role is."""
-    role = observed.framework.deciding(observed.job)
-    if role is None or not observed.counts[role].active:
+    if not observed.framework.is_running(observed.job, observed.counts):
         return status
     return _told(observed, status, "Running", now)
 
@@ -71,6 +74,7 @@ def succeeded(observed: Observed, status: JobStatus, now: float) -> JobStatus:
     """What still ran when the job was decided has done its part: it counts as succeeded."""
     status = _ran(observed, status, now)
     status = _told(observed, status, "Succeeded", now)
+    status = _never_ran(observed, status, now)
     finished = {
         role: msgspec.structs.replace(held, active=0, succeeded=held.succeeded + held.active)
         for role, held in status.replica_statuses.items()
@@ -88,8 +92,15 @@ def failed(observed: Observed, status: JobStatus, failure: Failure, now: float) 
     return ended(_told(observed, status, "Failed", now, role, count), now)
 
 
-def failed_because(job: Job, status: JobStatus, message: str, now: float) -> JobStatus:
-    return ended(with_condition(status, "Failed", True, f"{job.kind}Failed", message, now), now)
+def failed_because(job: Job, status: JobStatus, message: str, now: float, reason: str = "") -> JobStatus:
+    reason = reason or f"{job.kind}Failed"
+    return ended(with_condition(status, "Failed", True, reason, message, now), now)
+
+
+def settled(observed: Observed, status: JobStatus) -> JobStatus:
+    """The tally of roles that do not outlast the job cleared."""
+    forgotten = {role: ReplicaStatus() for role in observed.framework.forgotten_roles if role in observed.job.replicas}
+    return msgspec.structs.replace(status, replica_statuses={**status.replica_statuses, **forgotten})
 
 
 def ended(status: JobStatus, now: float) -> JobStatus:
@@ -103,11 +114,19 @@ def _ran(observed: Observed, status: JobStatus, now: float) -> JobStatus:
     return _told(observed, status, "Running", now) if never and observed.framework.always_ran else status
 
 
+def _never_ran(observed: Observed, status: JobStatus, now: float) -> JobStatus:
+    """For clients that wait for Running to say something."""
+    messages = observed.framework.messages(observed.job)
+    if not messages.never_ran or status.condition("Running") is not None:
+        return status
+    message = messages.text("never_ran", observed.job)
+    return with_condition(status, "Running", False, f"{observed.job.kind}Running", message, now)
+
+
 def _told(
     observed: Observed, status: JobStatus, condition: ConditionType, now: float, role: str = "", count: int = 0
 ) -> JobStatus:
     """A condition with the text that this kind has for it."""
     job, messages = observed.job, observed.framework.messages(observed.job)
-    text = getattr(messages, condition.lower())
-    message = text.format(kind=job.kind, namespace=job.namespace, name=job.name, role=role, count=count)
+    message = messages.text(condition.lower(), job, role=role, count=count)
     return with_condition(status, condition, True, f"{job.kind}{condition}", message, now)

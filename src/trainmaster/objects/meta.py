@@ -81,6 +81,25 @@ class Object(Struct, frozen=True, gc=False, rename="camel"):
         return value
 
 
+class Author(Struct, frozen=True, gc=False, rename="camel"):
+    """Who wrote a part of an object, and in which version of its API."""
+
+    api_version: str = ""
+    operation: str = ""
+    subresource: str = ""
+    time: str = ""
+
+
+class JobMeta(Meta, frozen=True, gc=False, rename="camel"):
+    managed_fields: tuple[Author, ...] = ()
+
+
+class JobObject(Object, frozen=True, gc=False, rename="camel"):
+    """A job: here it matters in which version it was written. Kept for jobs alone, as it is long."""
+
+    metadata: JobMeta
+
+
 class Service(Struct, frozen=True, gc=False, rename="camel"):
     """A Service without its ports: the engine wants its existence and its address."""
 

@@ -19,7 +19,8 @@ def containers_of(template: Json) -> list[Json]:
 
 
 def container_named(template: Json, names: tuple[str, ...]) -> Json | None:
-    return next((c for c in containers_of(template) if c.get("name") in names), None)
+    """The first container that bears one of these names; the first of all where no name is asked for."""
+    return next((c for c in containers_of(template) if not names or c.get("name") in names), None)
 
 
 def ports_of(container: Json) -> list[Json]:
@@ -51,11 +52,22 @@ def with_metadata(
     return {**pod, "metadata": metadata}
 
 
-def with_containers(pod: Json, change: Callable[[Json], Json], names: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Every regular container changed; with names, only the first container that has one of them."""
-    target = container_named(pod, names) if names else None
-    changed = [change(c) if not names or c is target else c for c in containers_of(pod)]
-    return with_spec(pod, containers=changed)
+def with_containers(pod: Json, change: Callable[[Json], Json]) -> dict[str, Any]:
+    """Every regular container changed."""
+    return with_spec(pod, containers=[change(c) for c in containers_of(pod)])
+
+
+def with_container(pod: Json, change: Callable[[Json], Json], names: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The first container that bears one of these names changed, or the first of all."""
+    target = container_named(pod, names)
+    return with_spec(pod, containers=[change(c) if c is target else c for c in containers_of(pod)])
+
+
+def with_volume(pod: Json, volume: Json, mount: Json, names: tuple[str, ...] = ()) -> dict[str, Any]:
+    """A volume appended to the pod's own, and its mount to the training container's."""
+    mount = {"name": volume["name"], **mount}
+    pod = with_spec(pod, volumes=[*(pod.get("spec", {}).get("volumes") or []), volume])
+    return with_container(pod, lambda c: {**c, "volumeMounts": [*(c.get("volumeMounts") or []), mount]}, names)
 
 
 def with_init_containers(pod: Json, added: Iterable[Json]) -> dict[str, Any]:

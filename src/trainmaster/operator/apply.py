@@ -144,8 +144,9 @@ class Applier:
     async def _create(self, action: Create, job: Job) -> None:
         resource = action.resource
         kind = self._world.type(resource)
+        body = {**action.body, **action.secret()} if action.secret is not None else action.body
         try:
-            made = await self._client.create(resource, action.body, job.namespace, type=kind)
+            made = await self._client.create(resource, body, job.namespace, type=kind)
         except AlreadyExists:
             made = await self._adopt(action, job)
         self._world.cache(resource).wrote(made)

@@ -54,7 +54,7 @@ def rules(installation: Installation) -> list[Json]:
     """What the operator does to jobs and their objects, and nothing beyond."""
     settings = Settings(gang_scheduler=installation.gang_scheduler_name)
     jobs = [resource for framework in installation.frameworks for resource in framework.served]
-    companions = {r for framework in installation.frameworks for r in framework.companion_resources}
+    companions = {r for framework in installation.frameworks for r in framework.companion_resources} - {PODS, SERVICES}
     group = gang.resource_of(settings)
     owned = [PODS, SERVICES, *sorted(companions), *([group] if group else [])]
     return [
@@ -62,6 +62,7 @@ def rules(installation: Installation) -> list[Json]:
         *_rules(jobs, ("update",), "/status"),
         *_rules(jobs, ("update",), "/finalizers"),  # for owner references that block deletion
         *_rules(owned, OWNED_VERBS),
+        *(dict(rule) for framework in installation.frameworks for rule in framework.grants),
         *_rules([EVENTS], ("create", "patch")),
     ]
 

@@ -13,9 +13,9 @@ from trainmaster.api.problem import Advice
 from trainmaster.engine import gang
 from trainmaster.engine.observed import Observed
 from trainmaster.kube.cache import Cache
-from trainmaster.objects.meta import Json, Object, PriorityClass, Service, Stored
+from trainmaster.objects.meta import JobObject, Json, Object, PriorityClass, Service, Stored
 from trainmaster.objects.pod import Pod
-from trainmaster.objects.resource import PODS, PRIORITY_CLASSES, SERVICES, Resource
+from trainmaster.objects.resource import JOBS, PODS, PRIORITY_CLASSES, SERVICES, Resource
 
 _TYPES: Mapping[Resource, type[Any]] = {PODS: Pod, SERVICES: Service, PRIORITY_CLASSES: PriorityClass}
 
@@ -52,7 +52,7 @@ class World:
         return self._caches[resource]
 
     def type(self, resource: Resource) -> type[Any]:
-        return _TYPES.get(resource, Object)
+        return JobObject if resource in self.jobs else _TYPES.get(resource, Object)
 
     def job(self, resource: Resource, key: str) -> Json | None:
         """A job as it is stored, decoded; its metadata stays typed."""
@@ -66,21 +66,27 @@ class World:
 
     def observe(self, framework: Framework, job: Job, advice: tuple[Advice, ...] = ()) -> Observed:
         uid = job.meta.uid
+        jobs = self._delegates(framework, uid)
         return Observed(
             framework,
             job,
             pods=self.pods_of(uid),
             services=tuple(self.services.by(OWNER, uid)),
             companions=dict(self._companions(framework, job)),
+            jobs=jobs,
+            delegated_pods=tuple(pod for held in jobs for pod in self.pods_of(held.metadata.uid)),
             pod_group=self._pod_group(job),
             priorities={p.metadata.name: p.value for p in self.priorities.values()},
             advice=advice,
         )
 
-    def _companions(self, framework: Framework, job: Job) -> Iterator[tuple[tuple[str, str], Object]]:
+    def _delegates(self, framework: Framework, uid: str) -> tuple[Object, ...]:
+        return tuple(self.others[JOBS].by(OWNER, uid)) if framework.delegates else ()
+
+    def _companions(self, framework: Framework, job: Job) -> Iterator[tuple[tuple[str, str], Object | Service]]:
         wanted = {(c.resource, str(c.body["metadata"]["name"])) for c in framework.companions(job)}
         for resource in framework.companion_resources:
-            cache = self.others.get(job.settings.adapted(resource))
+            cache = self._caches.get(job.settings.adapted(resource))
             if cache is None:
                 continue
             for held in cache.by(OWNER, job.meta.uid):

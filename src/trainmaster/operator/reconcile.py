@@ -41,10 +41,10 @@ class Reconciler:
             await self._reject(raw, read)
             return None
         job = read.job
-        made = plan(self._world.observe(self._framework, job, read.advice), self._now())
+        made = plan(self._world.observe(read.framework, job, read.advice), self._now())
         if made.marks:
             log.info("job changed", kind=job.kind, job=key, marks=made.marks)
-        await self._applier.apply(self._framework, job, made)
+        await self._applier.apply(read.framework, job, made)
         return made.wake_after
 
     async def _reject(self, raw: Json, read: reading.Reading) -> None:

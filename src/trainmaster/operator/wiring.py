@@ -24,7 +24,14 @@ from trainmaster.kube.recorder import Recorder
 from trainmaster.kube.watch import Reflector
 from trainmaster.objects.meta import Meta, Object, Stored
 from trainmaster.objects.pod import Pod
-from trainmaster.objects.resource import HORIZONTAL_POD_AUTOSCALERS, PODS, PRIORITY_CLASSES, SERVICES, Resource
+from trainmaster.objects.resource import (
+    HORIZONTAL_POD_AUTOSCALERS,
+    JOBS,
+    PODS,
+    PRIORITY_CLASSES,
+    SERVICES,
+    Resource,
+)
 from trainmaster.operator import discovery
 from trainmaster.operator.apply import Applier
 from trainmaster.operator.metrics import JobMetrics
@@ -33,6 +40,9 @@ from trainmaster.operator.options import Options
 from trainmaster.operator.reconcile import Reconciler
 
 log = logs.get(__name__)
+
+USERS_OWN = ("PodGroup", "HorizontalPodAutoscaler")
+"""Users make these for their jobs too, and theirs are respected: they are seen whether they bear our labels or not."""
 
 COALESCE = 0.05
 """Seconds in which changes of a job's objects are gathered into one pass."""
@@ -95,7 +105,7 @@ async def _suited(parts: Parts) -> tuple[Settings, frozenset[Resource]]:
 def _others(frameworks: Iterable[Framework], settings: Settings, missing: frozenset[Resource]) -> list[Resource]:
     companions = {settings.adapted(resource) for framework in frameworks for resource in framework.companion_resources}
     group = gang.resource_of(settings)
-    return [*sorted(companions - missing), *([group] if group else [])]
+    return [*sorted(companions - missing - {PODS, SERVICES}), *([group] if group else [])]
 
 
 def _add_caches(parts: Parts, world: World, settings: Settings, missing: frozenset[Resource]) -> None:
@@ -119,7 +129,8 @@ def _add_caches(parts: Parts, world: World, settings: Settings, missing: frozens
     for resource in (PODS, SERVICES):
         parts.manager.add_cache(_title(resource), reflector(resource, labels.JOB_NAME))
     for resource in world.others:
-        parts.manager.add_cache(_title(resource), reflector(resource))
+        selector = "" if resource.kind in USERS_OWN else labels.JOB_NAME
+        parts.manager.add_cache(_title(resource), reflector(resource, selector))
     if gang.resource_of(settings) is not None:
         parts.manager.add_cache(_title(PRIORITY_CLASSES), reflector(PRIORITY_CLASSES))
 
@@ -151,12 +162,16 @@ def _add_controllers(
 
 def _route(world: World, queues: dict[Resource, WorkQueue[str]]) -> None:
     by_owner = {(resource.group, resource.kind): queue for resource, queue in queues.items()}
+    delegating = JOBS in world.others
 
     def on_owned(old: Stored | None, new: Stored | None) -> None:
         stored = new or old
         if stored is None or (old is not None and new is not None and not _is_news(old, new)):
             return
         owner = stored.metadata.controller
+        if owner is not None and owner.kind == JOBS.kind:  # the pod of a delegate: its Job's owner is concerned
+            delegate = world.others[JOBS].get(f"{stored.metadata.namespace}/{owner.name}") if delegating else None
+            owner = delegate.metadata.controller if delegate is not None else None
         queue = by_owner.get((owner.api_version.partition("/")[0], owner.kind)) if owner else None
         if owner is not None and queue is not None:
             queue.add(f"{stored.metadata.namespace}/{owner.name}", after=COALESCE)

@@ -252,5 +252,6 @@ def test_whatever_we_write_as_status_is_typed(framework: Framework) -> None:
         "startTime",
         "completionTime",
         "lastReconcileTime",
+        "authoredVersion",
     }
     assert "required" not in status

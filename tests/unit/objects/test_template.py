@@ -80,15 +80,15 @@ def test_without_labels_metadata_gains_no_empty_fields() -> None:
 @pytest.mark.parametrize(
     ("names", "changed"),
     [
-        pytest.param((), ["train", "sidecar", "train"], id="all without names"),
+        pytest.param((), ["train"], id="the first without names"),
         pytest.param(("train",), ["train"], id="only the first of that name"),
         pytest.param(("nobody",), [], id="none when no name matches"),
     ],
 )
-def test_containers_are_changed_by_name(names: tuple[str, ...], changed: list[str]) -> None:
+def test_the_training_container_is_changed(names: tuple[str, ...], changed: list[str]) -> None:
     pod = a_pod(TRAIN, SIDECAR, dict(TRAIN))
 
-    marked = template.with_containers(pod, lambda container: {**container, "marked": True}, names)
+    marked = template.with_container(pod, lambda container: {**container, "marked": True}, names)
 
     assert [c["name"] for c in marked["spec"]["containers"] if c.get("marked")] == changed
 

@@ -1,0 +1,53 @@
+"""Roles that a Kubernetes Job runs for us: made when the role may start, taken away when the job stops.
+
+Such a Job is never changed. On suspension it is removed, and made anew on resumption: that works on every version of
+Kubernetes, and whatever a queue has written into the template meanwhile (node selectors, tolerations) reaches the new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainmaster.api.framework import Framework
+from trainmaster.api.job import Member
+from trainmaster.engine import labels
+from trainmaster.engine.actions import Create, Delete, Stage
+from trainmaster.engine.observed import Observed
+from trainmaster.engine.owner import owner_reference
+from trainmaster.engine.pods import template_of
+from trainmaster.objects.meta import Json
+from trainmaster.objects.resource import JOBS
+
+
+def job_of(framework: Framework, member: Member) -> Json:
+    job = member.job
+    return {
+        "apiVersion": JOBS.api_version,
+        "kind": JOBS.kind,
+        "metadata": {
+            "name": member.name,
+            "namespace": job.namespace,
+            "labels": {"app": job.name, **labels.pod_labels(framework, member)},
+            "ownerReferences": [owner_reference(job)],
+        },
+        "spec": {**job.delegated, "template": template_of(framework, member)},
+    }
+
+
+def plan_creation(observed: Observed) -> Iterator[Create]:
+    job, framework = observed.job, observed.framework
+    standing = {held.metadata.name for held in observed.jobs}
+    for member in job.members():
+        if not framework.role(member.role).delegated or member.name in standing:
+            continue
+        if framework.may_start(member.role, job, observed.counts):
+            yield Create(JOBS, job_of(framework, member), Stage.PODS)
+
+
+def plan_removal(observed: Observed, *, unfinished_only: bool) -> Iterator[Delete]:
+    """At the end of a job only what still runs goes: the pods of a finished Job are its log."""
+    finished = {delegate.uid for delegate in observed.job.seen.delegates.values() if delegate.is_finished}
+    for held in observed.jobs:
+        is_spared = unfinished_only and held.metadata.uid in finished
+        if not is_spared and not held.metadata.is_terminating:
+            yield Delete(JOBS, held.metadata)
