@@ -35,11 +35,15 @@ PROGRAMS = Path(__file__).parent / "programs"
 CONFIG = PROGRAMS / "trainmaster.yaml"
 IMAGE = "registry.test/programs:1"
 PATIENCE = 40.0
+GRACE = 5.0
+"""A watch that has been waited for in vain ends first: it can tell what it has seen."""
+
 MARK = uuid.uuid4().hex
 """Of this test process: in the environment of everything that its jobs start."""
 
 T = TypeVar("T")
 Json = dict[str, Any]
+Changes = AsyncGenerator[tuple[str, Json], None]
 
 
 def a_job(
@@ -88,11 +92,12 @@ class Bed:
     def __init__(self, loop: asyncio.AbstractEventLoop, client: Client) -> None:
         self._loop = loop
         self.client = client
+        self.patience = PATIENCE
         self._resources = Resources(client)
 
-    def do(self, work: Coroutine[Any, Any, T], patience: float = PATIENCE) -> T:
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
         async def in_time() -> T:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(self.patience + GRACE):
                 return await work
 
         return asyncio.run_coroutine_threadsafe(in_time(), self._loop).result()
@@ -107,7 +112,7 @@ class Bed:
 
     def until(self, resource: Resource, name: str, is_so: Callable[[Json | None], bool]) -> Json | None:
         """The object once that holds of it; None stands for one that is not there."""
-        return self.do(_until(self.client, resource, name, is_so))
+        return self.do(_until(self._changes(resource), name, is_so, resource.kind))
 
     def job(self, kind: str, name: str, is_so: Callable[[Json], bool] = bool) -> Json:
         found = self.until(self.resource("kubeflow.org/v1", kind), name, lambda job: job is not None and is_so(job))
@@ -142,7 +147,10 @@ class Bed:
 
     def warning(self, name: str, holds: str) -> str:
         """The first warning about the object of that name whose message holds that text."""
-        return self.do(_warning(self.client, name, holds))
+        return self.do(_warning(self._changes(EVENTS), name, holds))
+
+    def _changes(self, resource: Resource) -> Changes:
+        return _changes(self.client, resource, self.patience)
 
 
 def holding(job: Json) -> set[str]:
@@ -162,29 +170,31 @@ def has_started(pod: Json) -> bool:
 
 async def _says(client: Client, pod: str, text: str) -> None:
     response = await client.open(PODS.path("default", pod, "log"), (("follow", "true"),))
+    said = []
     async with response, aclosing(response.lines()) as lines:
         async for line in lines:
-            if text in line.decode():
+            said.append(line.decode(errors="replace"))
+            if text in said[-1]:
                 return
-    raise AssertionError(f"{pod} ended without saying {text!r}")
+    raise AssertionError(f"{pod} ended without saying {text!r}:\n" + "\n".join(said[-40:]))
 
 
-async def _changes(client: Client, resource: Resource) -> AsyncGenerator[tuple[str, Json], None]:
+async def _changes(client: Client, resource: Resource, patience: float) -> Changes:
     page = await client.list(resource, "default")
     for item in page.items:
         yield "ADDED", item
     yield "LISTED", {}
-    watch = client.watch(resource, "default", resource_version=page.resource_version, timeout_seconds=int(PATIENCE))
+    watch = client.watch(resource, "default", resource_version=page.resource_version, timeout_seconds=int(patience))
     async with aclosing(watch) as events:
         async for event in events:
             if event.object is not None:
                 yield event.type, event.object
 
 
-async def _until(client: Client, resource: Resource, name: str, is_so: Callable[[Json | None], bool]) -> Json | None:
+async def _until(changing: Changes, name: str, is_so: Callable[[Json | None], bool], what: str) -> Json | None:
     held: Json | None = None
     is_listed = False
-    async with aclosing(_changes(client, resource)) as changes:
+    async with aclosing(changing) as changes:
         async for kind, found in changes:
             if kind == "LISTED":
                 is_listed = True
@@ -194,11 +204,11 @@ async def _until(client: Client, resource: Resource, name: str, is_so: Callable[
                 held = None if kind == "DELETED" else found
             if is_listed and is_so(held):
                 return held
-    raise AssertionError(f"{resource.kind} {name} did not come to it; it is {held}")
+    raise AssertionError(f"{what} {name} did not come to it; it is {held}")
 
 
-async def _warning(client: Client, name: str, holds: str) -> str:
-    async with aclosing(_changes(client, EVENTS)) as changes:
+async def _warning(changing: Changes, name: str, holds: str) -> str:
+    async with aclosing(changing) as changes:
         async for kind, event in changes:
             if kind in ("LISTED", "DELETED") or event.get("type") != "Warning":
                 continue
@@ -217,7 +227,7 @@ def bed(options: EmbeddedOptions | None = None) -> Iterator[Bed]:
         async with embedded(chosen, Path(), announce=False) as client:
             yield client
 
-    with _in_thread(cluster) as reached:
+    with in_thread(cluster) as reached:
         yield reached
 
 
@@ -233,12 +243,12 @@ def connected(config: Path) -> Iterator[Bed]:
         finally:
             await client.close()
 
-    with _in_thread(cluster) as reached:
+    with in_thread(cluster) as reached:
         yield reached
 
 
 @contextmanager
-def _in_thread(cluster: Callable[[], contextlib.AbstractAsyncContextManager[Client]]) -> Iterator[Bed]:
+def in_thread(cluster: Callable[[], contextlib.AbstractAsyncContextManager[Client]]) -> Iterator[Bed]:
     ready: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, Client]] = Future()
 
     async def main() -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -19,6 +19,8 @@ from trainmaster.cli.documents import CONFIG, BadDocument
 from trainmaster.cluster.cluster import Cluster, ClusterOptions
 from trainmaster.cluster.kubelet.images import Images
 from trainmaster.cluster.kubelet.images_config import ImageError, parse_option
+from trainmaster.cluster.kubelet.leftovers import temporary_home
+from trainmaster.cluster.kubelet.sandbox import SandboxError
 from trainmaster.kube import config as kubeconfig
 from trainmaster.kube.client import Client
 from trainmaster.kube.errors import AlreadyExists
@@ -62,12 +64,14 @@ def images_of(options: EmbeddedOptions, base: Path) -> Images:
         raise BadDocument(f"{options.config}: no such file")
     try:
         data = yaml.safe_load(found.read_text()) if found is not None else None
+        if strange := [str(key) for key in data if key != "images"] if isinstance(data, dict) else []:
+            raise BadDocument(f"{found}: {', '.join(strange)}: there is no such field; known is images")
         configured = Images.from_config(data, found.parent.resolve() if found is not None else Path())
         given = [parse_option(text, Path()) for text in options.images]
     except yaml.YAMLError as error:
         raise BadDocument(f"{found}: not valid YAML: {error}") from error
     except ImageError as error:
-        raise BadDocument(f"{found or '--image'}: {error}") from error
+        raise BadDocument(str(error)) from error  # says itself which file or flag, and where in it
     return Images([*configured.mappings, *given])
 
 
@@ -87,13 +91,31 @@ def _cluster_options(options: EmbeddedOptions, base: Path, home: Path) -> Cluste
 async def embedded(options: EmbeddedOptions, base: Path, *, announce: bool) -> AsyncIterator[Client]:
     """A running cluster with every kind installed and the operator at work; gives a client of it."""
     with ExitStack() as stack:
-        home = Path(options.home or stack.enter_context(tempfile.TemporaryDirectory(prefix="trainmaster-")))
+        home = Path(options.home or stack.enter_context(temporary_home()))
         cluster = Cluster(_cluster_options(options, base, home))
-        async with cluster.running():
+        async with _started(cluster, options):
             if announce:
                 print(f"export KUBECONFIG={cluster.kubeconfig}", file=sys.stderr)
             async with _operated(options, cluster) as client:
                 yield client
+
+
+@asynccontextmanager
+async def _started(cluster: Cluster, options: EmbeddedOptions) -> AsyncIterator[None]:
+    async with AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(cluster.running())
+        except SandboxError as error:
+            remedy = "leave the flag out, or use --sandbox ports: pods then share this machine's network"
+            raise BadDocument(f"--sandbox {options.sandbox}: {error}; {remedy}") from error
+        except OSError as error:
+            if not options.port or error.errno not in (errno.EADDRINUSE, errno.EACCES):
+                raise
+            why = "another program listens there" if error.errno == errno.EADDRINUSE else "only root may listen there"
+            raise BadDocument(
+                f"--port {options.port}: {why}; choose another, or leave it out for a free one"
+            ) from error
+        yield
 
 
 @asynccontextmanager
@@ -115,9 +137,11 @@ async def _operated(options: EmbeddedOptions, cluster: Cluster) -> AsyncIterator
 
 def _fitting(operator: Options, cluster: Cluster) -> Options:
     """Where pods share this machine's network no name resolves, so none may be waited for; addresses are rewritten."""
-    if cluster.sandbox_kind == "ports" and operator.init_container.mode == "auto":
-        return replace(operator, init_container=replace(operator.init_container, mode="never"))
-    return operator
+    if cluster.sandbox_kind != "ports":
+        return operator
+    mode = operator.init_container.mode
+    waiting = replace(operator.init_container, mode="never" if mode == "auto" else mode)
+    return replace(operator, init_container=waiting, coordinator_image="")
 
 
 async def _install(client: Client, known: Sequence[Framework]) -> None:

@@ -10,6 +10,7 @@ Started in the order in which they need one another; whatever fails ends the who
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -25,12 +26,14 @@ from trainmaster.cluster.controllers.namespaces import NamespaceKeeper
 from trainmaster.cluster.controllers.node import NodeKeeper
 from trainmaster.cluster.controllers.statefulsets import StatefulSetKeeper
 from trainmaster.cluster.controllers.workloads import deployments, replica_sets
+from trainmaster.cluster.kubelet.hosts import qualified
 from trainmaster.cluster.kubelet.images import Images
 from trainmaster.cluster.kubelet.kubelet import Kubelet
 from trainmaster.cluster.kubelet.podapi import RegistryPodApi
 from trainmaster.cluster.kubelet.runtime import PodRuntime
+from trainmaster.cluster.kubelet.sandbox import DOOR, Sandbox, open_sandbox
 from trainmaster.cluster.kubelet.sandbox import Kind as SandboxKind
-from trainmaster.cluster.kubelet.sandbox import open_sandbox
+from trainmaster.cluster.kubelet.toolbox import Toolbox
 from trainmaster.cluster.registry.registry import Registry
 from trainmaster.cluster.scheduling.scheduler import Scheduler
 from trainmaster.cluster.server import auth
@@ -86,29 +89,45 @@ class Cluster:
             sandbox = await open_sandbox(self._options.sandbox, home)
             stack.push_async_callback(sandbox.close)
             self.sandbox_kind = sandbox.kind
+            doors = await self._doors(sandbox, stack)
+            await _announce(registry, doors[0].getsockname()[1])
             nodes = NodeKeeper(registry, now=self._now, count=self._options.nodes)
             await nodes.register()
-            kubelet = Kubelet(
-                RegistryPodApi(registry, now=self._now),
-                nodes=nodes.names,
-                root=home,
-                images=self._options.images,
-                sandbox=sandbox,
-                now=self._now,
-                workdir=self._options.workdir,
-            )
+            kubelet = self._kubelet(registry, sandbox, nodes, doors[0].getsockname()[1])
             server = ApiServer(
                 registry,
                 runtime=PodRuntime(kubelet),
                 tokens={self.token: ADMIN},
                 tls=self._credentials.server_context(),
-                port=self._options.port,
+                accounts=self._credentials.accounts,
+                sockets=doors,
             )
             async with _beside([server, nodes, kubelet, *self._controllers(registry)]):
                 await server.ready.wait()
                 self.url = server.url
                 auth.write_kubeconfig(self.kubeconfig, self.url, self._credentials)
                 yield
+
+    async def _doors(self, sandbox: Sandbox, stack: AsyncExitStack) -> list[socket.socket]:
+        """Where the API server listens: on this machine, and in the network of pods if they have one of their own."""
+        doors = [stack.enter_context(socket.create_server(("127.0.0.1", self._options.port)))]
+        inside = await sandbox.open_door(doors[0].getsockname()[1])
+        return doors if inside is None else [*doors, stack.enter_context(inside)]
+
+    def _kubelet(self, registry: Registry, sandbox: Sandbox, nodes: NodeKeeper, port: int) -> Kubelet:
+        home, token = self._options.home, self._credentials.accounts.issue
+        return Kubelet(
+            RegistryPodApi(registry, now=self._now),
+            nodes=nodes.names,
+            root=home,
+            images=self._options.images,
+            sandbox=sandbox,
+            now=self._now,
+            names=dict.fromkeys(qualified("kubernetes", "default"), DOOR[0]),
+            workdir=self._options.workdir,
+            token=token,
+            tools=Toolbox(home / "inside", sandbox, port=port, ca=self._credentials.ca.read_text(), token=token),
+        )
 
     def _controllers(self, registry: Registry) -> list[Runnable]:
         return [
@@ -122,6 +141,22 @@ class Cluster:
             replica_sets(registry, now=self._now),
             Scheduler(registry, now=self._now),
         ]
+
+
+async def _announce(registry: Registry, port: int) -> None:
+    """The Service by which pods find the API server; the port on this machine is another at every start."""
+    kind = registry.kinds.lookup("", "v1", "services")
+    assert kind is not None, "services are always served"
+    address, own = DOOR
+    spec = {"clusterIP": address, "ports": [{"name": "https", "port": own, "targetPort": port}]}
+    held = registry.store.get(kind.prefix, "default/kubernetes")
+    if held is None:
+        labels = {"component": "apiserver", "provider": "kubernetes"}
+        metadata = {"name": "kubernetes", "namespace": "default", "labels": labels}
+        await registry.create(kind, "default", {"metadata": metadata, "spec": spec})
+    elif held.value["spec"]["ports"][0].get("targetPort") != port:
+        changed = {**held.value, "spec": {**held.value["spec"], "ports": spec["ports"]}}
+        await registry.update(kind, "default", "kubernetes", changed)
 
 
 @asynccontextmanager

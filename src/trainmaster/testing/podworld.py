@@ -227,7 +227,7 @@ async def running(
     world: PodWorld, root: Path, sandbox: Sandbox, *, images: Images | None = None, timing: Timing | None = None
 ) -> AsyncIterator[Kubelet]:
     """A kubelet at work; the sandbox stays open."""
-    quick = timing or Timing(back_off=0.05, back_off_max=0.2, retry=0.05, refresh=0.05, coalesce=0.001)
+    quick = timing or Timing(back_off=0.05, back_off_max=0.2, retry=0.05, coalesce=0.001)
     kubelet = Kubelet(world, nodes=[NODE], root=root, images=images or Images(), sandbox=sandbox, timing=quick)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(kubelet.run(), name="kubelet")

@@ -351,3 +351,42 @@ def test_an_immutable_config_map_stays_as_it_is() -> None:
     causes = BUILTIN_POLICIES["/configmaps"].check_update({"data": {"a": "c"}}, old)
 
     assert [cause.field for cause in causes] == ["immutable", "data"]
+
+
+TOKENS = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+
+def admitted(pod: dict[str, Any], **account: Any) -> dict[str, Any]:
+    BUILTIN_POLICIES["/pods"].create(pod, World(default={"metadata": {"name": "default"}, "value": 0, **account}))
+    return pod["spec"]  # type: ignore[no-any-return]  # JSON
+
+
+def test_every_container_gets_a_token_of_the_service_account_where_it_has_none() -> None:
+    own = {"name": "mine", "mountPath": TOKENS}
+    pod = a_pod(a_container(name="a"), a_container(name="b", volumeMounts=[own]), initContainers=[a_container()])
+
+    spec = admitted(pod)
+
+    (volume,) = spec["volumes"]
+    mounts = [container["volumeMounts"] for container in (*spec["initContainers"], *spec["containers"])]
+    assert volume["name"].startswith("kube-api-access-")
+    assert [next(iter(source)) for source in volume["projected"]["sources"]] == [
+        "serviceAccountToken",
+        "configMap",
+        "downwardAPI",
+    ]
+    ours = [{"name": volume["name"], "readOnly": True, "mountPath": TOKENS}]
+    assert mounts == [ours, ours, [own]]
+
+
+@pytest.mark.parametrize(
+    ("of_pod", "of_account", "is_mounted"),
+    [(False, None, False), (None, False, False), (True, False, True), (None, True, True)],
+)
+def test_a_token_is_mounted_unless_the_pod_or_else_the_account_says_no(
+    of_pod: bool | None, of_account: bool | None, is_mounted: bool
+) -> None:
+    pod = a_pod(a_container(), **({} if of_pod is None else {"automountServiceAccountToken": of_pod}))
+    account = {} if of_account is None else {"automountServiceAccountToken": of_account}
+
+    assert ("volumes" in admitted(pod, **account)) is is_mounted

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 import yaml
 from aiohttp import web
 from cryptography import x509
@@ -43,7 +44,7 @@ def test_files_are_readable_by_their_owner_only(tmp_path: Path):
     files = [*(tmp_path / "pki").iterdir(), tmp_path / "config" / "kubeconfig"]
 
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
-    assert len(files) == 6
+    assert len(files) == 7
 
 
 def test_server_certificate_is_renewed_before_it_expires_under_the_same_authority(tmp_path: Path):
@@ -167,3 +168,34 @@ def test_client_certificate_names_its_user_and_groups(tmp_path: Path):
         return await asked(credentials, context, {})
 
     assert over_tls(tmp_path, use) == Caller("ann", ("system:masters", "system:authenticated"))
+
+
+def test_a_token_of_a_service_account_names_its_caller_also_after_a_restart(tmp_path: Path):
+    token = auth.prepare(tmp_path, now=NOW).accounts.issue("team", "launcher")
+
+    again = auth.prepare(tmp_path, now=NOW).accounts
+    caller = Authenticator({}, again).caller_of_token(token)
+
+    assert caller == Caller(
+        "system:serviceaccount:team:launcher",
+        ("system:serviceaccounts", "system:serviceaccounts:team", "system:authenticated"),
+    )
+    assert again.issue("team", "launcher") == token
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(lambda token: token[:-2] + ("AA" if token[-2:] != "AA" else "BB"), id="signature"),
+        pytest.param(lambda token: token.replace(".", ".e", 1), id="claims"),
+        pytest.param(lambda token: "", id="empty"),
+        pytest.param(lambda token: "a.b.c", id="nonsense"),
+    ],
+)
+def test_a_token_that_was_not_signed_here_names_nobody(tmp_path: Path, spoil):
+    accounts = auth.prepare(tmp_path / "one", now=NOW).accounts
+    token = accounts.issue("team", "launcher")
+    elsewhere = auth.prepare(tmp_path / "two", now=NOW).accounts
+
+    assert accounts.caller_of(spoil(token)) is None
+    assert elsewhere.caller_of(token) is None

@@ -17,7 +17,7 @@ from trainmaster.testing.podworld import Lab, PodWorld, a_container, a_lab, a_po
 
 T = TypeVar("T")
 
-QUICK = Timing(back_off=0.05, back_off_max=0.2, retry=0.05, refresh=0.05, coalesce=0.0)
+QUICK = Timing(back_off=0.05, back_off_max=0.2, retry=0.05, coalesce=0.0)
 
 
 def in_lab(root: Path, body: Callable[[Lab], Awaitable[T]], **options: Any) -> T:

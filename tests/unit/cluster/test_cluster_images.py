@@ -262,3 +262,24 @@ def test_all_problems_are_told_at_once(base):
 
     places = [line.split(": ")[1] for line in str(caught.value).splitlines()]
     assert places == ["images[0].workdir", "images[1].extra", "images[1].env"]
+
+
+def test_a_delivery_of_kubectl_is_ours_unless_somebody_maps_it():
+    image = "docker.io/mpioperator/kubectl-delivery:0.2.3"
+    mine = ImageMapping("*delivery*", entrypoint=("deliver",))
+
+    assert Images().resolve(image).argv([], []) == ["kubectl-delivery"]
+    assert Images([mine]).resolve(image).argv([], []) == ["deliver"]
+
+
+@pytest.mark.parametrize(("value", "is_real"), [("real", True), ("builtin", False)])
+def test_an_image_may_have_the_ssh_of_the_machine(base, value, is_real):
+    images = images_of(f"images: [{{match: mpi, sshd: {value}}}]", base)
+
+    assert images.resolve("mpi").has_own_ssh is is_real
+    assert images.resolve("other").has_own_ssh is False
+
+
+def test_any_other_word_about_ssh_is_refused(base):
+    with pytest.raises(ImageError, match=r"images\[0\].sshd: is 'yes'; write real"):
+        images_of("images: [{match: mpi, sshd: 'yes'}]", base)

@@ -113,6 +113,25 @@ def test_names_come_and_go_with_pods_and_services(tmp_path: Path) -> None:
     assert "10.244.0.9 s s.default" in after
 
 
+def test_a_pod_and_a_service_of_one_name_have_one_line(tmp_path: Path) -> None:
+    async def main() -> list[str]:
+        hosts = Hosts(tmp_path)
+        service = {"metadata": {"name": "a", "namespace": "default"}, "spec": {"selector": {"app": "a"}}}
+        hosts.add_pod(named("a"), "10.244.0.2")
+        hosts.set_service(service)
+        hosts.remove_pod(named("a"))
+        hosts.add_pod(named("a"), "10.244.0.3")
+        hosts.close()
+        return hosts.file_of(named("a")).read_text().splitlines()
+
+    lines = asyncio.run(main())
+
+    assert [line for line in lines if " a " in line] == [
+        "10.244.0.3 a a.default a.default.svc a.default.svc.cluster.local"
+    ]
+    assert len(lines) == len(set(lines))
+
+
 def test_a_pod_with_aliases_has_a_file_of_its_own(tmp_path: Path) -> None:
     async def main() -> tuple[str, str]:
         hosts = Hosts(tmp_path, {"kubernetes.default.svc": "10.244.0.1"})

@@ -284,13 +284,15 @@ def test_a_command_joins_a_running_container(tmp_path: Path) -> None:
     assert asyncio.run(main()) == (5, b"one\n")
 
 
-def test_pods_reach_what_we_serve_at_our_own_address(tmp_path: Path) -> None:
-    call = f"import socket; print(socket.create_connection(({'10.244.0.1'!r}, 443)).recv(99).decode())"
+def test_pods_reach_what_we_serve_at_the_address_of_the_api_server(tmp_path: Path) -> None:
+    call = f"import socket; print(socket.create_connection(({'10.96.0.1'!r}, 443)).recv(99).decode())"
 
     async def main() -> str:
         async with a_sandbox(tmp_path) as sandbox:
             loop = asyncio.get_running_loop()
-            with await sandbox.listen(443) as server:
+            server = await sandbox.open_door(6443)
+            assert server is not None
+            with server:
                 process = await start(sandbox, await a_pod(sandbox, tmp_path), tmp_path, sys.executable, "-c", call)
                 connection, _ = await loop.sock_accept(server)
                 with connection:

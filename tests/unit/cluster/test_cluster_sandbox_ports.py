@@ -239,3 +239,37 @@ def test_what_outlived_both_the_cluster_and_its_helper_is_found_by_its_mark(tmp_
         assert marked.wait() == -signal.SIGKILL
         assert other.poll() is None
         other.kill()
+
+
+@pytest.mark.parametrize(
+    ("env", "rewritten"),
+    [
+        pytest.param(
+            {"MS_SCHED_HOST": "10.96.1.7", "MS_SCHED_PORT": "8118"},
+            {"MS_SCHED_HOST": "127.0.0.1", "MS_SCHED_PORT": "5318"},
+            id="pair",
+        ),
+        pytest.param({"URL": "tcp://10.96.1.7:8118"}, {"URL": "tcp://127.0.0.1:5318"}, id="text"),
+        pytest.param({"WHO": "10.96.1.7"}, {"WHO": "127.0.0.1"}, id="alone"),
+        pytest.param({"WHO": "10.96.1.8:80"}, {"WHO": "10.96.1.8:80"}, id="nobody"),
+    ],
+)
+def test_the_address_of_a_service_is_as_good_as_its_name(env: dict[str, str], rewritten: dict[str, str]) -> None:
+    by_name = a_rewriter()
+    rewriter = Rewriter("team", "job-worker-0", (), (), by_name.port_of, {"10.96.1.7": ("team", "scheduler-3")})
+
+    assert rewriter.env(env) == rewritten
+
+
+def test_the_port_of_the_api_server_is_what_it_is() -> None:
+    table = PortTable()
+
+    table.fix("default", "kubernetes", 443, 38111)
+
+    assert table.get("default", "kubernetes", 443) == 38111
+
+
+def test_the_own_name_of_a_pod_stays_where_it_is_no_address() -> None:
+    env = {"MS_NODE_ID": "job-worker-0", "HOSTNAME": "job-worker-0", "MY_HOST": "job-worker-0"}
+
+    assert a_rewriter("job-worker-0").env(env) == {**env, "MY_HOST": "127.0.0.1"}

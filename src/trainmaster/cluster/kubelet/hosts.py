@@ -69,7 +69,7 @@ class Hosts:
             return
         lines = [*_pod_lines(pod, address)]
         lines += [_service_line(service, address) for service in space.services.values() if _selects(service, pod)]
-        self._append(pod["metadata"]["namespace"], lines)
+        self._append(pod["metadata"]["namespace"], _once(lines))
 
     def remove_pod(self, pod: Json) -> None:
         space, name = self._space(pod), pod["metadata"]["name"]
@@ -88,7 +88,9 @@ class Hosts:
         space.services[name] = service
         if is_new:
             chosen = [address for pod, address in space.pods.values() if _selects(service, pod)]
-            self._append(namespace, [_service_line(service, address) for address in chosen])
+            held = {line for pod, address in space.pods.values() for line in _pod_lines(pod, address)}
+            lines = _once(_service_line(service, address) for address in chosen)
+            self._append(namespace, [line for line in lines if line not in held])
         else:
             self._tidy_soon(namespace)
 
@@ -98,23 +100,13 @@ class Hosts:
 
     def neighbours(self, namespace: str) -> Neighbours:
         space = self._namespaces.get(namespace, _Namespace())
-        return Neighbours(space.labels, space.services)
+        owners = ((service["spec"].get("clusterIP"), service["metadata"]) for service in self.services())
+        addresses = {str(ip): (meta["namespace"], meta["name"]) for ip, meta in owners if ip not in (None, "", "None")}
+        return Neighbours(space.labels, space.services, addresses)
 
-    def reachable_services(self) -> list[Json]:
-        """Every service, with an address that works: nobody forwards cluster IPs here, the pod behind one answers."""
-        return [
-            self._reachable(service, space)
-            for space in self._namespaces.values()
-            for service in space.services.values()
-        ]
-
-    def _reachable(self, service: Json, space: _Namespace) -> Json:
-        name, namespace = service["metadata"]["name"], service["metadata"]["namespace"]
-        behind = [address for pod, address in space.pods.values() if _selects(service, pod)]
-        address = self._known.get(f"{name}.{namespace}.svc") or (behind[0] if behind else None)
-        if address is None or service["spec"].get("clusterIP") in (None, "", "None"):
-            return service
-        return {**service, "spec": {**service["spec"], "clusterIP": address}}
+    def services(self) -> list[Json]:
+        """Of all namespaces."""
+        return [service for space in self._namespaces.values() for service in space.services.values()]
 
     def render(self, namespace: str) -> str:
         space = self._namespaces.get(namespace, _Namespace())
@@ -123,7 +115,7 @@ class Hosts:
             lines += _pod_lines(pod, address)
         for service in space.services.values():
             lines += [_service_line(service, address) for pod, address in space.pods.values() if _selects(service, pod)]
-        return _HEAD + "".join(f"{line}\n" for line in lines)
+        return _HEAD + "".join(f"{line}\n" for line in _once(lines))
 
     def _space(self, owned: Json) -> _Namespace:
         namespace = owned["metadata"]["namespace"]
@@ -160,6 +152,11 @@ class Hosts:
         _write_in_place(path, "".join(f"{line}\n" for line in first) + self.render(namespace))
 
 
+def _once(lines: Iterable[str]) -> list[str]:
+    """A pod and its Service often have one name."""
+    return list(dict.fromkeys(lines))
+
+
 def hostname_of(pod: Json) -> str:
     return str(pod["spec"].get("hostname") or pod["metadata"]["name"])[:63].rstrip("-.")
 
@@ -194,7 +191,7 @@ def _service_line(service: Json, address: str) -> str:
 
 
 def _selects(service: Json, pod: Json) -> bool:
-    """Whether the service's name should lead to the pod. A pod of the same name has its line already."""
+    """Whether the service's name should lead to the pod."""
     wanted = service["spec"].get("selector")
     return bool(wanted) and selector.matches(wanted, pod["metadata"].get("labels") or {})
 

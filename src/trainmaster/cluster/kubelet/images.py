@@ -10,6 +10,7 @@ The mapping is in `trainmaster.yaml`, beside the manifest or in the current dire
       command: ["--epochs", "1"]           # given to the entrypoint when the container has no args
       env: {OMP_NUM_THREADS: "1"}
       workdir: /examples
+      sshd: real                           # ssh and sshd of this machine instead of the cluster's own
 
 Only `match` is needed. Where several entries match, each says what it says; where they disagree, the longest pattern
 wins, and of equal ones the last (`--image` comes last). A pattern without a tag matches every tag, and `docker.io/` may
@@ -17,8 +18,8 @@ be left out as with Docker.
 On the command line, `--image PATTERN=VALUE` gives a directory with bin/, a virtual environment, an interpreter, or a
 quoted command line that is the entrypoint. Relative paths start at the file, or at the current directory for `--image`.
 
-An image that nothing maps runs the container's command with this Python's programs first on PATH. `images_config` reads
-the file.
+Some images the cluster itself knows, below all other mappings. An image that nothing maps runs the container's command
+with this Python's programs first on PATH. `images_config` reads the file.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ class ResolvedImage:
     env: Mapping[str, str] = field(default_factory=dict)
     workdir: str = ""
     match: str = ""
+    has_own_ssh: bool = False
 
     def argv(self, command: Sequence[str], args: Sequence[str]) -> list[str]:
         """What runs, by Docker's rules: a command replaces entrypoint and cmd of the image, args replace its cmd.
@@ -74,6 +76,10 @@ class ResolvedImage:
         return f'{told}\n- match: "{self.match or self.image}"\n{line}'
 
 
+BUILT_IN = (ImageMapping("*kubectl-delivery*", entrypoint=("kubectl-delivery",)),)
+"""Images whose work the cluster does itself (`toolbox`)."""
+
+
 class Images:
     """Which environment an image stands for. Later mappings win over earlier ones that are as long."""
 
@@ -88,8 +94,9 @@ class Images:
     def resolve(self, image: str) -> ResolvedImage:
         # Sorting is stable: of patterns as long as each other, the later one has the last word.
         found = sorted((m for m in self.mappings if m.matches(image)), key=lambda mapping: len(mapping.match))
+        known = [mapping for mapping in BUILT_IN if mapping.matches(image)]
         resolved = ResolvedImage(image, (Path(sys.executable).parent,))
-        for mapping in found:
+        for mapping in (*known, *found):
             resolved = ResolvedImage(
                 image,
                 mapping.path_prefix or resolved.path_prefix,
@@ -99,5 +106,6 @@ class Images:
                 {**resolved.env, **mapping.env},
                 mapping.workdir or resolved.workdir,
                 match=mapping.match,
+                has_own_ssh=resolved.has_own_ssh if mapping.has_own_ssh is None else mapping.has_own_ssh,
             )
         return resolved

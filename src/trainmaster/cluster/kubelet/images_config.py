@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 FILE = "trainmaster.yaml"
 _EXAMPLE = 'images:\n- match: "docker.io/kubeflow/*"\n  python: ./venv'
-_KEYS = ("match", "python", "files", "entrypoint", "command", "env", "workdir")
+_KEYS = ("match", "python", "files", "entrypoint", "command", "env", "workdir", "sshd")
 
 T = TypeVar("T")
 
@@ -32,6 +32,8 @@ class ImageMapping:
     cmd: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     workdir: str = ""
+    has_own_ssh: bool | None = None
+    """Whether its ssh and sshd are the real ones; None where nothing is said about it."""
 
     def matches(self, image: str) -> bool:
         return any(fnmatchcase(name, self.match) for name in _names(image))
@@ -101,6 +103,7 @@ def _entry(entry: Any, where: str, base: Path, problems: list[str]) -> ImageMapp
 
     programs = take("python", _programs, None)
     words: Callable[[Any, Path], tuple[str, ...] | None] = _words
+    ssh: Callable[[Any, Path], bool | None] = _ssh
     return ImageMapping(
         match=take("match", _pattern, ""),
         path_prefix=(programs,) if programs else (),
@@ -109,6 +112,7 @@ def _entry(entry: Any, where: str, base: Path, problems: list[str]) -> ImageMapp
         cmd=take("command", _words, ()),
         env=take("env", _env, {}),
         workdir=take("workdir", _workdir, ""),
+        has_own_ssh=take("sshd", ssh, None),
     )
 
 
@@ -166,6 +170,12 @@ def _workdir(value: Any, _: Path) -> str:
     if not (isinstance(value, str) and value.startswith("/")):
         raise _Problem(value, "paths of the image start with /, e.g. /examples")
     return value
+
+
+def _ssh(value: Any, _: Path) -> bool:
+    if value not in ("real", "builtin"):
+        raise _Problem(value, "write real for the programs of this machine, or builtin for those of the cluster")
+    return bool(value == "real")
 
 
 def _command_line(text: str, base: Path) -> tuple[str, ...]:

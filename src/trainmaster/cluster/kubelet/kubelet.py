@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
+from trainmaster.cluster.kubelet.cluster_ips import ClusterIPs
 from trainmaster.cluster.kubelet.hosts import Hosts
 from trainmaster.cluster.kubelet.images import Images
 from trainmaster.cluster.kubelet.kubelet_api import PodApi, Seen, Timing, follow
@@ -20,6 +21,8 @@ from trainmaster.cluster.kubelet.logfiles import LogWatch
 from trainmaster.cluster.kubelet.podscene import House
 from trainmaster.cluster.kubelet.podworker import PodWorker
 from trainmaster.cluster.kubelet.sandbox import Sandbox
+from trainmaster.cluster.kubelet.toolbox import Toolbox
+from trainmaster.objects.meta import Json
 
 log = logging.getLogger(__name__)
 
@@ -46,13 +49,14 @@ class Kubelet:
         names: Mapping[str, str] | None = None,
         workdir: str = "/",
         token: Callable[[str, str], str] = _no_token,
+        tools: Toolbox | None = None,
     ) -> None:
         """`names` are host names that pods know beside pods and services; `token` makes service account tokens."""
         self._api = api
         self._nodes = frozenset(nodes)
         self._root, self._images, self._sandbox = root, images, sandbox
         self._now, self._timing = now, timing or Timing()
-        self._names, self._workdir, self._token = names, workdir, token
+        self._names, self._workdir, self._token, self._tools = names, workdir, token, tools
         self._workers: dict[str, PodWorker] = {}
         self._done: set[str] = set()
         """Pods we have removed but not seen go: a change that comes late must not start them again."""
@@ -75,6 +79,7 @@ class Kubelet:
     async def run(self) -> None:
         """Until cancelled. Containers are not ended by that but by closing the sandbox: nothing outlives it."""
         hosts, logs = Hosts(self._root / "hosts", self._names), LogWatch()
+        addresses = ClusterIPs(self._sandbox, self._warn)
         self._house = House(
             api=self._api,
             sandbox=self._sandbox,
@@ -86,25 +91,48 @@ class Kubelet:
             logs=logs,
             workdir=self._workdir,
             token=self._token,
+            addresses=addresses,
+            tools=self._tools,
         )
         services_known = asyncio.Event()
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._follow_services(hosts, services_known), name="kubelet services")
+                group.create_task(self._follow_services(services_known), name="kubelet services")
+                group.create_task(addresses.run(), name="kubelet addresses")
+                for kind in ("ConfigMap", "Secret"):
+                    group.create_task(self._follow_files(kind), name=f"kubelet {kind}")
                 await services_known.wait()  # a container must see the services that were there before it
                 await self._follow_pods(group)
         finally:
             hosts.close()
             logs.close()
 
-    async def _follow_services(self, hosts: Hosts, known: asyncio.Event) -> None:
+    async def _follow_services(self, known: asyncio.Event) -> None:
+        hosts, addresses = self.house.hosts, self.house.addresses
         async for seen in follow(self._api, "Service"):
             if seen.type == "SYNCED":
                 known.set()
             elif seen.type == "DELETED":
                 hosts.remove_service(seen.object)
+                addresses.remove_service(seen.object)
             else:
                 hosts.set_service(seen.object)
+                addresses.set_service(seen.object)
+
+    async def _follow_files(self, kind: str) -> None:
+        """Mounted config maps and secrets follow their objects."""
+        async for seen in follow(self._api, kind):
+            metadata = seen.object.get("metadata") or {}
+            for worker in self._workers.values() if metadata else ():
+                if worker.scene.pod["metadata"]["namespace"] == metadata["namespace"]:
+                    worker.notice_file(kind, metadata["name"])
+
+    async def _warn(self, service: Json, reason: str, message: str) -> None:
+        """An event must not keep anything from working."""
+        try:
+            await self._api.event(service, "Warning", reason, message)
+        except Exception:
+            log.exception("event not recorded")
 
     async def _follow_pods(self, group: asyncio.TaskGroup) -> None:
         is_first = True
@@ -125,6 +153,7 @@ class Kubelet:
                 worker.forget()
             return
         self.house.hosts.see_pod(pod)
+        self.house.addresses.see(pod)
         if worker is not None:
             worker.update(pod)
         elif pod["spec"].get("nodeName") in self._nodes and uid not in self._done:

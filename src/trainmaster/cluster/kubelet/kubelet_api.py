@@ -21,7 +21,7 @@ class PodApi(Protocol):
     """The API server as the kubelet sees it. Nothing here raises for an object that is gone."""
 
     def watch(self, kind: str) -> AsyncIterator[Seen]:
-        """Every "Pod" or "Service" of the cluster: what there is as ADDED, SYNCED, then changes.
+        """Every "Pod", "Service", "ConfigMap" or "Secret" of the cluster: what there is as ADDED, SYNCED, then changes.
 
         It may end when it cannot go on, such as for a watch that fell behind; the kubelet then begins again.
         """
@@ -70,6 +70,5 @@ class Timing:
     back_off_max: float = 300.0
     back_off_reset: float = 600.0  # a container that ran this long starts with a clean slate
     retry: float = 2.0  # for what is missing: a config map, a claim, a sandbox
-    refresh: float = 5.0  # how often mounted config maps and secrets are looked at again
     coalesce: float = 0.01  # status changes this close together are one write
     log_retention: float = 3600.0  # how long a pod's logs outlive it

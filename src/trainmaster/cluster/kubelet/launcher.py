@@ -82,8 +82,8 @@ class Process:
 
     async def kill(self) -> None:
         await self.signal(signal.SIGKILL)
-        if self.is_running and not self.launcher.has_pid_namespaces:
-            self.cgroup.kill()
+        if self.is_running and not self.container and not self.launcher.has_pid_namespaces:
+            self.cgroup.kill()  # a command's group is its container's
 
     def was_oom_killed(self) -> bool:
         return self.cgroup.was_oom_killed()

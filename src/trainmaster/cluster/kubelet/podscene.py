@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from trainmaster.cluster.kubelet.cluster_ips import ClusterIPs
 from trainmaster.cluster.kubelet.gpus import Gpus
 from trainmaster.cluster.kubelet.hosts import Hosts
 from trainmaster.cluster.kubelet.images import Images
@@ -16,6 +17,7 @@ from trainmaster.cluster.kubelet.kubelet_api import PodApi, Timing
 from trainmaster.cluster.kubelet.logfiles import LogWatch
 from trainmaster.cluster.kubelet.sandbox import PodSandbox, Sandbox
 from trainmaster.cluster.kubelet.stopping import Stop
+from trainmaster.cluster.kubelet.toolbox import Toolbox
 from trainmaster.cluster.kubelet.volumes import Volumes
 from trainmaster.objects.meta import Json
 
@@ -39,6 +41,8 @@ class House:
     logs: LogWatch
     workdir: str
     token: Callable[[str, str], str]
+    addresses: ClusterIPs
+    tools: Toolbox | None = None
     gpus: Gpus = field(default_factory=Gpus)
     turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_STARTING_AT_ONCE))
     told: set[str] = field(default_factory=set)  # shortcomings of this machine, told once each

@@ -138,7 +138,9 @@ def status_of(pod: Json, view: View, now: float, written: Json | None = None) ->
         status |= {"hostIP": view.host_ip, "podIP": view.ip, "podIPs": [{"ip": view.ip}]}
     status["containerStatuses"] = [record.to_json() for record in view.containers]
     if view.init:
-        status["initContainerStatuses"] = [record.to_json() for record in view.init]
+        # One that has done its work is ready: that is how its pod's readers tell it from one that was given up.
+        inits = ({**record.to_json(), "ready": record.is_ready or record.has_succeeded} for record in view.init)
+        status["initContainerStatuses"] = list(inits)
     return status
 
 

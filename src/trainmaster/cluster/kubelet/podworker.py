@@ -23,6 +23,9 @@ from trainmaster.objects.meta import Json
 
 log = logging.getLogger(__name__)
 
+_FIRST_PAUSE = 0.05
+"""What every pod mounts of its namespace is made with the namespace, by somebody else: it may be a moment late."""
+
 
 def _shortcomings(pod: Json, sandbox: Sandbox) -> Iterator[tuple[str, str]]:
     """What the pod asks for and this machine does not let us give."""
@@ -38,11 +41,18 @@ def _shortcomings(pod: Json, sandbox: Sandbox) -> Iterator[tuple[str, str]]:
         yield "HostNetworkIgnored", "only root can join this machine's network: the pod gets its own"
 
 
+def _told_of(pod: Json) -> tuple[Any, Any]:
+    """What volumes of the downward API show, and the pod's user may change."""
+    return pod["metadata"].get("labels"), pod["metadata"].get("annotations")
+
+
 class PodWorker:
     """`run` it in a task; `update` it with every new state of its pod."""
 
     def __init__(self, house: House, pod: Json) -> None:
-        volumes = Volumes(house.api, house.directory_of(pod["metadata"]["uid"]) / "volumes", house.token)
+        directory = house.directory_of(pod["metadata"]["uid"]) / "volumes"
+        is_mounted = house.sandbox.kind == "namespaces"
+        volumes = Volumes(house.api, directory, house.token, is_mounted=is_mounted)
         self.scene = Scene(house, pod, {}, volumes, self._mark)
         self.runners: dict[str, Runner] = {}
         self._house = house
@@ -50,6 +60,7 @@ class PodWorker:
         self._written: dict[str, Any] | None = None
         self._dirty = asyncio.Event()
         self._is_deleted = asyncio.Event()
+        self._is_stale = asyncio.Event()
         self._is_gone = False
         self._obey()
 
@@ -71,8 +82,15 @@ class PodWorker:
         return {record.name: record for record in (*self._view.containers, *self._view.init)}
 
     def update(self, pod: Json) -> None:
+        if _told_of(pod) != _told_of(self.scene.pod):
+            self._is_stale.set()
         self.scene.pod = pod
         self._obey()
+
+    def notice_file(self, kind: str, name: str) -> None:
+        """A ConfigMap or Secret of the pod's namespace has changed."""
+        if (kind, name) in self.scene.volumes.sources:
+            self._is_stale.set()
 
     def forget(self) -> None:
         """The pod was removed from under us: end it without ceremony."""
@@ -156,6 +174,7 @@ class PodWorker:
     async def _prepare(self) -> bool:
         """Volumes and sandbox, tried until they are there or the pod is to end."""
         scene, house = self.scene, self._house
+        pause = min(_FIRST_PAUSE, house.timing.retry)
         while not scene.stop.is_ordered:
             try:
                 await scene.volumes.prepare(scene.pod, scene.node, house.sandbox.host_ip)
@@ -168,9 +187,12 @@ class PodWorker:
             else:
                 self._view.ip, self._view.host_ip = scene.box.ip, house.sandbox.host_ip
                 house.hosts.add_pod(scene.pod, house.sandbox.name_address(scene.box))
+                house.addresses.enter(scene.pod, scene.box)
+                self._is_stale.set()  # of volumes that show the pod's address
                 return True
             scene.end_turn()
-            await scene.stop.sleep(house.timing.retry)
+            await scene.stop.sleep(pause)
+            pause = min(2 * pause, house.timing.retry)
         return False
 
     def _pod_config(self) -> PodConfig:
@@ -187,6 +209,8 @@ class PodWorker:
             ports=tuple(port["containerPort"] for port in ports),
             neighbours=functools.partial(self._house.hosts.neighbours, metadata["namespace"]),
             memory_volumes=self.scene.volumes.memory,
+            scratch=self.scene.volumes.scratch(),
+            tools=self._house.tools.directory_of(pod) if self._house.tools is not None else None,
         )
 
     async def _initialize(self, group: asyncio.TaskGroup, sidecars: list[Runner]) -> bool:
@@ -225,6 +249,7 @@ class PodWorker:
         if scene.box is not None:
             house.hosts.remove_pod(scene.pod)
             box, scene.box = scene.box, None
+            house.addresses.leave(box.uid)
             with contextlib.suppress(HelperError):
                 await house.sandbox.remove(box)
         house.gpus.give_back(scene.pod)
@@ -239,11 +264,12 @@ class PodWorker:
         self._order_stop(self.scene.grace)
 
     async def _refresh_volumes(self) -> None:
+        """At once: programs that read a list of hosts over and over expect to see the change."""
         scene, house = self.scene, self._house
         while True:
-            await asyncio.sleep(house.timing.refresh)
-            if scene.volumes.has_files:
-                await scene.volumes.refresh(scene.pod, scene.node, scene.ip, house.sandbox.host_ip)
+            await self._is_stale.wait()
+            self._is_stale.clear()
+            await scene.volumes.refresh(scene.pod, scene.node, scene.ip, house.sandbox.host_ip)
 
     async def _write_statuses(self) -> None:
         while True:

@@ -12,6 +12,7 @@ from trainmaster.cluster.kubelet.hosts import hostname_of
 from trainmaster.cluster.kubelet.images import ResolvedImage
 from trainmaster.cluster.kubelet.launcher import ContainerConfig, Mount
 from trainmaster.cluster.kubelet.podscene import Scene
+from trainmaster.cluster.kubelet.sandbox import SCRATCH
 from trainmaster.objects import quantity
 from trainmaster.objects.meta import Json
 
@@ -27,6 +28,9 @@ async def configure(scene: Scene, container: Json, attempt: int) -> ContainerCon
     declared = await _declared_env(scene, container)
     argv = image.argv(_expanded(container.get("command"), declared), _expanded(container.get("args"), declared))
     env = _whole_env(scene, container, image, declared)
+    if (tools := scene.house.tools) is not None and not image.has_own_ssh:
+        argv = [tools.text(scene.pod, word) for word in argv]
+        env = {name: tools.text(scene.pod, value) if name != "PATH" else value for name, value in env.items()}
     identity = _identity(scene.pod, container)
     limits = (container.get("resources") or {}).get("limits") or {}
     return ContainerConfig(
@@ -59,11 +63,16 @@ async def _declared_env(scene: Scene, container: Json) -> dict[str, str]:
         container,
         config_maps=found["ConfigMap"],
         secrets=found["Secret"],
-        services=scene.house.hosts.reachable_services(),
+        services=_services(scene),
         node=scene.node,
         pod_ip=scene.ip,
         host_ip=scene.house.sandbox.host_ip,
     )
+
+
+def _services(scene: Scene) -> list[Json]:
+    tools, services = scene.house.tools, scene.house.hosts.services()
+    return services if tools is None else [tools.reachable(scene.pod, service) for service in services]
 
 
 def _references(container: Json) -> Iterator[tuple[str, str]]:
@@ -83,10 +92,13 @@ def _whole_env(scene: Scene, container: Json, image: ResolvedImage, declared: Ma
         "HOSTNAME": hostname_of(scene.pod),
         "PYTHONUNBUFFERED": "1",
         **({"TERM": "xterm"} if container.get("tty") else {}),
+        **({"TMPDIR": SCRATCH} if scene.house.sandbox.kind == "namespaces" else {}),
     }
     gpus = scene.house.gpus.env(scene.pod, container, scene.node)
     env = {**machine, **defaults, **gpus, **image.env, **declared}
     prefix = [str(path) for path in image.path_prefix]
+    if (tools := scene.house.tools) is not None and not image.has_own_ssh:
+        return tools.env(scene.pod, env, prefix)
     env["PATH"] = os.pathsep.join([*prefix, env.get("PATH") or os.defpath])
     return env
 

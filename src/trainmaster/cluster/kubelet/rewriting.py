@@ -2,15 +2,15 @@
 
 Where every pod is 127.0.0.1, a peer is known by its port alone. Three forms are understood: `name:port` anywhere in a
 text (also `name.namespace.svc…:port`, and `localhost:port` for the pod's own ports), pairs of variables such as
-MASTER_ADDR and MASTER_PORT, and a variable that is nothing but a name. Paths of volumes are replaced by the
-directories behind them. Pure but for the port table it is given.
+MASTER_ADDR and MASTER_PORT, and a variable that is nothing but a name. The cluster address of a service is as good as
+its name. Paths of volumes are replaced by the directories behind them. Pure but for the port table it is given.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 HERE = "127.0.0.1"
 
@@ -31,16 +31,22 @@ class Rewriter:
     known: Collection[str]  # pods and services of the namespace
     own_ports: Collection[int]
     port_of: Callable[[str, str, int], int]
+    addresses: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # cluster address -> (namespace, service)
 
     def env(self, env: Mapping[str, str]) -> dict[str, str]:
         """Pairs first: the port of an address is lost once the address has been rewritten."""
         paired = dict(self._pairs(env))
-        return {name: paired.get(name) or self._value(value) for name, value in env.items()}
+        return {name: paired.get(name) or self._value(name, value) for name, value in env.items()}
 
     def text(self, text: str) -> str:
         return _ENDPOINT.sub(self._endpoint, text)
 
-    def _value(self, value: str) -> str:
+    def _value(self, variable: str, value: str) -> str:
+        """The pod's own name is who it is, unless the variable says that it is an address."""
+        if value in self.addresses:
+            return HERE
+        if value == self.pod and variable.rpartition("_")[2] not in _PAIRS:
+            return value
         name = self._cluster_name(value)
         return HERE if name and name[1] in (*self.known, self.pod) else self.text(value)
 
@@ -68,6 +74,8 @@ class Rewriter:
     def _target(self, host: str, port: int) -> tuple[str, str] | None:
         if host in _OWN:
             return (self.namespace, self.pod) if port in self.own_ports else None
+        if host in self.addresses:
+            return self.addresses[host]
         name = self._cluster_name(host)
         if name is None or ("." not in host and name[1] not in self.known):
             return None

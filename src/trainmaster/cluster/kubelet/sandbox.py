@@ -11,6 +11,7 @@ import asyncio
 import ipaddress
 import logging
 import os
+import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from typing import Literal, Protocol
 
 from trainmaster.cluster.kubelet.launcher import ContainerConfig, ExecConfig, Launcher, Process
 from trainmaster.cluster.kubelet.zygote import HelperError
+from trainmaster.cluster.registry import addresses
 from trainmaster.objects.meta import Json
 
 log = logging.getLogger(__name__)
@@ -26,6 +28,14 @@ log = logging.getLogger(__name__)
 Kind = Literal["auto", "namespaces", "ports"]
 
 DEFAULT_NETWORK = "10.244.0.0/16"
+DOOR = (str(addresses.NETWORK[1]), 443)
+"""Where pods reach the API server: the address of the Service `kubernetes`."""
+
+INSIDE = "/.trainmaster"
+"""Where pods see the cluster's own tools (`toolbox`)."""
+
+SCRATCH = "/.scratch"
+"""TMPDIR of pods. They share /tmp, but not their process ids, after which many programs name what they put there."""
 
 
 class SandboxError(Exception):
@@ -38,6 +48,8 @@ class Neighbours:
 
     pods: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     services: Mapping[str, Json] = field(default_factory=dict)
+    addresses: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Cluster addresses, of services in all namespaces: whose they are, as namespace and name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +63,8 @@ class PodConfig:
     ports: tuple[int, ...] = ()  # declared by its containers
     neighbours: Callable[[], Neighbours] = Neighbours
     memory_volumes: Mapping[str, int] = field(default_factory=dict)  # directory -> bytes, 0 for no limit
+    tools: Path | None = None  # shown to it at INSIDE
+    scratch: Path | None = None  # its own directory for temporary files, shown at SCRATCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +95,22 @@ class Sandbox(Protocol):
     async def connect(self, pod: PodSandbox, port: int, *, local: bool = False) -> socket.socket:
         """A connected, non-blocking socket to the pod's address, or to the pod's own 127.0.0.1."""
 
+    async def open_door(self, port: int) -> socket.socket | None:
+        """Lets pods reach the API server, which listens on that port of this machine.
+
+        A listening socket in their network, where they have one of their own, for the API server to serve as well.
+        """
+
     def name_address(self, pod: PodSandbox) -> str:
         """What the pod's names resolve to."""
+
+    async def set_address(self, address: str, is_there: bool) -> None:
+        """The address of a service exists for pods; without a relay, connections to it are refused."""
+
+    async def relay(self, name: str, address: str, pod: PodSandbox, ports: Sequence[tuple[int, int]]) -> None:
+        """Carries connections to the address to a pod; `ports` are pairs of the service's and the pod's."""
+
+    async def end_relay(self, name: str) -> None: ...
 
     async def remove(self, pod: PodSandbox) -> None: ...
 
@@ -115,6 +143,8 @@ class NamespaceSandbox:
             "namespaces": True,
             "address": str(parsed[1]),
             "prefix": parsed.prefixlen,
+            "services": str(addresses.NETWORK),
+            "door": DOOR[0],
             "scratch": str(scratch.resolve()),
         }
         refused: list[str] = []
@@ -148,7 +178,7 @@ class NamespaceSandbox:
             "address": address,
             "hostname": os.uname().nodename if on_host else config.hostname,
             "host_network": on_host,
-            "files": {} if on_host else self._system_files(config),
+            "mounts": [*([] if on_host else self._system_files(config)), *_own_directories(config)],
             "memory": [{"path": path, "size": size} for path, size in config.memory_volumes.items()],
         }
         try:
@@ -173,16 +203,24 @@ class NamespaceSandbox:
             raise
         return made
 
-    async def listen(self, port: int) -> socket.socket:
-        """A listening socket at the address by which pods reach us, for the API server."""
-        made = await self._socket("")
+    async def open_door(self, port: int) -> socket.socket | None:
+        made = await self._socket("", DOOR)
         try:
-            made.bind((self.host_ip, port))
             made.listen(512)
         except OSError:
             made.close()
             raise
         return made
+
+    async def set_address(self, address: str, is_there: bool) -> None:
+        await self._launcher.ask("address", {"address": address, "give": is_there})
+
+    async def relay(self, name: str, address: str, pod: PodSandbox, ports: Sequence[tuple[int, int]]) -> None:
+        body = {"name": name, "pod": pod.uid, "address": address, "target": pod.ip, "ports": list(ports)}
+        await self._launcher.ask("relay", body)
+
+    async def end_relay(self, name: str) -> None:
+        await self._launcher.ask("signal", {"name": name, "signal": signal.SIGKILL, "is_exec": False})
 
     def name_address(self, pod: PodSandbox) -> str:
         return pod.ip
@@ -194,8 +232,8 @@ class NamespaceSandbox:
     async def close(self) -> None:
         await self._launcher.close()
 
-    async def _socket(self, pod: str) -> socket.socket:
-        _, fds = await self._launcher.ask("socket", {"pod": pod})
+    async def _socket(self, pod: str, bind: tuple[str, int] | None = None) -> socket.socket:
+        _, fds = await self._launcher.ask("socket", {"pod": pod, "bind": bind})
         made = socket.socket(fileno=fds[0])
         made.setblocking(False)
         return made
@@ -209,9 +247,18 @@ class NamespaceSandbox:
                 return address
         raise SandboxError(f"every address of {self._network} is in use")
 
-    def _system_files(self, config: PodConfig) -> dict[str, str]:
-        files = {f"/etc/{name}": str(self._root / "etc" / name) for name in ("nsswitch.conf", "resolv.conf")}
-        return {**files, "/etc/hosts": str(config.hosts)}
+    def _system_files(self, config: PodConfig) -> list[Json]:
+        files = {f"/etc/{name}": self._root / "etc" / name for name in ("nsswitch.conf", "resolv.conf")}
+        return [_bound(source, target) for target, source in {**files, "/etc/hosts": config.hosts}.items()]
+
+
+def _own_directories(config: PodConfig) -> list[Json]:
+    tools = [_bound(config.tools, INSIDE)] if config.tools is not None else []
+    return [*tools, *([_bound(config.scratch, SCRATCH, read_only=False)] if config.scratch is not None else [])]
+
+
+def _bound(source: Path, target: str, *, read_only: bool = True) -> Json:
+    return {"source": str(source), "target": target, "read_only": read_only}
 
 
 def _cycle(network: ipaddress.IPv4Network) -> Iterator[str]:

@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 import os
 import socket
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from trainmaster.cluster.kubelet.inside_api import ACCOUNT
 from trainmaster.cluster.kubelet.launcher import ContainerConfig, ExecConfig, Launcher, Process
 from trainmaster.cluster.kubelet.rewriting import HERE, Rewriter, replace_paths
-from trainmaster.cluster.kubelet.sandbox import PodConfig, PodSandbox, SandboxError
+from trainmaster.cluster.kubelet.sandbox import DOOR, PodConfig, PodSandbox, SandboxError
 from trainmaster.cluster.kubelet.zygote import HelperError
 from trainmaster.objects import selector
 
+_SSH = (22, 2222)
 _Endpoint = tuple[str, str, int]  # namespace, name of a pod or service, port
 
 
@@ -35,6 +39,10 @@ class PortTable:
         if endpoint not in self._ports:
             self._ports[endpoint] = self._free(port)
         return self._ports[endpoint]
+
+    def fix(self, namespace: str, name: str, port: int, number: int) -> None:
+        """Of a service that is no pod's."""
+        self._ports[namespace, name, port] = number
 
     def release(self, namespace: str, name: str) -> None:
         for endpoint in [e for e in self._ports if e[:2] == (namespace, name)]:
@@ -106,6 +114,19 @@ class PortSandbox:
     def name_address(self, pod: PodSandbox) -> str:
         return HERE
 
+    async def open_door(self, port: int) -> socket.socket | None:
+        self.ports.fix("default", "kubernetes", DOOR[1], port)
+        return None
+
+    async def set_address(self, address: str, is_there: bool) -> None:
+        """Nobody can have one here: texts that name it are rewritten."""
+
+    async def relay(self, name: str, address: str, pod: PodSandbox, ports: Sequence[tuple[int, int]]) -> None:
+        return
+
+    async def end_relay(self, name: str) -> None:
+        return
+
     async def remove(self, pod: PodSandbox) -> None:
         self.ports.release(pod.config.namespace, pod.config.name)
 
@@ -115,7 +136,12 @@ class PortSandbox:
     def _rewritten(self, pod: PodConfig, config: ContainerConfig) -> ContainerConfig:
         neighbours = pod.neighbours()
         rewriter = Rewriter(
-            pod.namespace, pod.name, {*neighbours.pods, *neighbours.services}, pod.ports, self._resolver(pod)
+            pod.namespace,
+            pod.name,
+            {*neighbours.pods, *neighbours.services},
+            pod.ports,
+            self._resolver(pod),
+            neighbours.addresses,
         )
         paths = {mount.target: mount.source for mount in config.mounts if mount.target != "/"}
         env = {name: replace_paths(value, paths) if name != "PATH" else value for name, value in config.env.items()}
@@ -123,10 +149,16 @@ class PortSandbox:
         return dataclasses.replace(
             config,
             argv=[rewriter.text(replace_paths(word, paths)) for word in config.argv],
-            env=rewriter.env(env),
+            env={**rewriter.env(env), **self._told(pod, paths)},
             cwd=cwd if cwd and os.path.isdir(cwd) else "",
             mounts=(),
         )
+
+    def _told(self, pod: PodConfig, paths: Mapping[str, str]) -> dict[str, str]:
+        """For our own programs inside the pod: which port stands for which, and where its account is."""
+        dealt = {port: self.ports.get(pod.namespace, pod.name, port) for port in (*_SSH, *pod.ports)}
+        account = {"TRAINMASTER_SERVICE_ACCOUNT": paths[ACCOUNT]} if ACCOUNT in paths else {}
+        return {"TRAINMASTER_PORTS": json.dumps(dealt), **account}
 
     def _resolver(self, pod: PodConfig) -> _Resolver:
         return _Resolver(self.ports, pod)

@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
-from trainmaster.cluster.kubelet import linux, spawn_init, spawn_mounts, spawn_namespaces, spawn_net
+from trainmaster.cluster.kubelet import linux, spawn_init, spawn_mounts, spawn_namespaces, spawn_net, spawn_relay
 from trainmaster.cluster.kubelet.spawn_namespaces import Namespaces
 
 Request = dict[str, Any]
@@ -41,6 +41,7 @@ class Helper:
         self._pods: dict[str, Namespaces] = {}
         self._processes: dict[int, str] = {}
         self._pids: dict[str, int] = {}
+        self._commands: dict[str, str] = {}  # what runs in which container beside its own
         self._starting: dict[int, tuple[int, str]] = {}
         self._links = 0
         self._poll = select.poll()
@@ -51,6 +52,8 @@ class Helper:
             "exec": self._exec,
             "signal": self._signal,
             "socket": self._socket,
+            "address": self._address,
+            "relay": self._relay,
         }
 
     def set_up(self) -> Request:
@@ -74,7 +77,8 @@ class Helper:
         linux.unshare(linux.NEWNET | linux.NEWNS | linux.NEWUTS | linux.NEWIPC)
         linux.mount("", "/", flags=linux.MS_REC | linux.MS_PRIVATE)
         self._link = spawn_net.Netlink()
-        self._bridge = spawn_net.set_up_cluster(self._link, self._settings["address"], self._settings["prefix"])
+        own = self._settings
+        self._bridge = spawn_net.set_up_cluster(self._link, own["address"], own["prefix"], own["services"], own["door"])
         linux.die_with_parent(signal.SIGKILL)
         if os.getppid() != self._settings["parent"]:
             raise OSError(0, "the process that started this one is gone")
@@ -146,7 +150,7 @@ class Helper:
             if not request["host_network"]:
                 self._connect_pod(created.fds["net"], request["address"])
             linux.set_hostname(request["hostname"])
-            spawn_mounts.build_pod_root(self._settings["scratch"], request["files"], request["memory"])
+            spawn_mounts.build_pod_root(self._settings["scratch"], request["mounts"], request["memory"])
             self._pods[request["pod"]] = created
         except OSError:
             if created is not None:
@@ -161,7 +165,7 @@ class Helper:
         spawn_net.prepare()
         self._links += 1
         self._link.add_veth(f"v{self._links}", self._bridge, spawn_net.INSIDE, namespace)
-        spawn_net.set_up_pod(address, self._settings["prefix"])
+        spawn_net.set_up_pod(address, self._settings["prefix"], self._settings["services"])
 
     def _remove_pod(self, request: Request, _fds: list[int]) -> object:
         """The last descriptor closed, the kernel takes the interfaces and mounts down."""
@@ -180,7 +184,8 @@ class Helper:
         if pid == 0:
             with _never_returning(report):
                 stdio = dict(zip(request["stdio"], fds, strict=True))
-                self._in_child({report, *fds, *cgroups}, self._pods.get(request["pod"]), report)
+                self._in_child({report, *fds, *cgroups}, self._pods.get(request["pod"]))
+                _leave_if_abandoned(report)
                 spawn_init.run(request, stdio, report, cgroups)
         self._note_start(request, pid, reader, [report, *cgroups])
 
@@ -197,10 +202,12 @@ class Helper:
         pid = self._fork_into_pids(pids) if pids is not None else os.fork()
         if pid == 0:
             with _never_returning(report):
-                self._in_child({report, *fds, *cgroups}, inside, report)
+                self._in_child({report, *fds, *cgroups}, inside)
+                _leave_if_abandoned(report)
                 spawn_init.become(request, fds, report, cgroups)
         if inside is not None:
             inside.close()
+        self._commands[request["name"]] = request["container"]
         self._note_start(request, pid, reader, [report, *cgroups, *([] if pids is None else [pids])])
 
     def _completed(self, request: Request) -> Request:
@@ -208,7 +215,7 @@ class Helper:
         own = {"namespaces": self._has_namespaces, "pid_namespace": self._has_pids, "open_files": self._open_files}
         return {**request, **own}
 
-    def _in_child(self, keep: set[int], inside: Namespaces | None, report: int) -> None:
+    def _in_child(self, keep: set[int], inside: Namespaces | None) -> None:
         """A forked child must not hold other pods' namespaces, nor our socket, open."""
         linux.die_with_parent(signal.SIGKILL if self._has_namespaces else spawn_init.KILL_ALL)
         signal.set_wakeup_fd(-1)
@@ -216,8 +223,6 @@ class Helper:
         if inside is not None:
             inside.enter()
         spawn_namespaces.close_all_but({0, 1, 2, *keep})
-        if _is_abandoned(report):
-            os._exit(1)
 
     def _note_start(self, request: Request, pid: int, reader: int, close: list[int]) -> None:
         for fd in close:
@@ -244,7 +249,15 @@ class Helper:
                 name = self._processes.pop(pid, None)
                 if name is not None:
                     self._pids.pop(name, None)
+                    self._end_commands(name)
                     self._send({"exit": name, "code": spawn_init.code_of(status)})
+
+    def _end_commands(self, container: str) -> None:
+        """A PID namespace takes them with its container; elsewhere they are children of ours."""
+        for command in [one for one, host in self._commands.items() if host == container]:
+            if (pid := self._pids.get(command)) is not None and not self._has_pids:
+                spawn_init.kill_tree(pid)
+        self._commands.pop(container, None)
 
     def _signal(self, request: Request, _fds: list[int]) -> object:
         """SIGKILL ends the tree: by the kernel in a PID namespace, by the container's init elsewhere."""
@@ -254,24 +267,59 @@ class Helper:
         if number == signal.SIGKILL and not self._has_pids and not request["is_exec"]:
             number = spawn_init.KILL_ALL
         with contextlib.suppress(ProcessLookupError):
-            if request["is_exec"]:
+            if request["is_exec"] and number == signal.SIGKILL:
+                spawn_init.kill_tree(pid)
+            elif request["is_exec"]:
                 os.killpg(pid, number)
             else:
                 os.kill(pid, number)
         return {}
 
     def _socket(self, request: Request, _fds: list[int]) -> None:
-        """A TCP socket in a pod's network, or in the cluster's: whoever holds it connects or listens there."""
-        inside = self._pods.get(request["pod"])
+        """A TCP socket in a pod's network, or in the cluster's: whoever holds it connects or listens there.
+
+        One that is to be bound is bound here: a low port may be closed to the user that we are outside.
+        """
+        with self._in_network(request["pod"]):
+            made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        with made:
+            if request["bind"]:
+                made.bind(tuple(request["bind"]))
+            self._send({"id": request["id"], "ok": {}}, (made.fileno(),))
+
+    def _address(self, request: Request, _fds: list[int]) -> object:
+        """The address of a service comes to the bridge, or goes: without a relay, connections to it are refused."""
+        change = self._link.add_address if request["give"] else self._link.remove_address
+        change(spawn_net.BRIDGE, request["address"], 32)
+        return {}
+
+    def _relay(self, request: Request, _fds: list[int]) -> object:
+        """Starts to carry connections for a service to one of its pods; ended as a container is."""
+        with self._in_network(request["pod"]):
+            tables = spawn_relay.open_tables()
+        own = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            self._in_child(set(tables), None)
+            if os.getppid() == own:
+                spawn_relay.run(request["address"], request["target"], request["ports"], tables)
+            os._exit(1)
+        for table in tables:
+            os.close(table)
+        self._processes[pid] = request["name"]
+        self._pids[request["name"]] = pid
+        return {}
+
+    @contextlib.contextmanager
+    def _in_network(self, pod: str) -> Iterator[None]:
+        inside = self._pods.get(pod)
         try:
             if inside is not None:
                 linux.setns(inside.fds["net"], linux.NEWNET)
-            made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            yield
         finally:
             if inside is not None:
                 linux.setns(self._home.fds["net"], linux.NEWNET)
-        with made:
-            self._send({"id": request["id"], "ok": {}}, (made.fileno(),))
 
     def end(self) -> None:
         """Kills every container and waits for it, though not for ever."""
@@ -316,11 +364,12 @@ def _never_returning(report: int) -> Iterator[None]:
     os._exit(1)
 
 
-def _is_abandoned(report: int) -> bool:
-    """Whether the reader of the pipe, our parent, died before it could take us with it."""
+def _leave_if_abandoned(report: int) -> None:
+    """The reader of the pipe, our parent, may have died before it could take us with it."""
     poll = select.poll()
     poll.register(report, 0)
-    return bool(poll.poll(0))
+    if poll.poll(0):
+        os._exit(1)
 
 
 def main() -> NoReturn:

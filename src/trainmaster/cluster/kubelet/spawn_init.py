@@ -228,6 +228,13 @@ def descendants(root: int) -> list[int]:
     return found
 
 
+def kill_tree(root: int) -> None:
+    """Also what has left its group: mpirun's daemons put every rank into one of its own."""
+    for pid in (*descendants(root), root):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
 def become(request: Request, streams: Iterable[int], report: int, cgroups: list[int]) -> NoReturn:
     """Turns this process into the command; what prevents it goes to `report`, which a successful exec closes."""
     try:

@@ -47,8 +47,8 @@ class MemoryVolume(TypedDict):
     size: int  # bytes; 0 for the kernel's default, half the memory
 
 
-def build_pod_root(scratch: str, files: dict[str, str], memory: Sequence[MemoryVolume]) -> None:
-    """Makes a new root for the current mount namespace and moves into it; `files` are bound over /etc and the like."""
+def build_pod_root(scratch: str, mounts: Sequence[Mount], memory: Sequence[MemoryVolume]) -> None:
+    """Makes a new root for the current mount namespace and moves into it; `mounts` are what all its containers see."""
     scratch = os.path.realpath(scratch)
     for volume in memory:
         size = f",size={volume['size']}" if volume["size"] else ""
@@ -63,7 +63,7 @@ def build_pod_root(scratch: str, files: dict[str, str], memory: Sequence[MemoryV
     linux.pivot_root(".", ".")
     linux.detach(".")
     os.chdir("/")
-    mount_volumes([Mount(source=source, target=target, read_only=True) for target, source in files.items()])
+    mount_volumes(mounts)
 
 
 def mount_volumes(mounts: Sequence[Mount], directories: Sequence[str] = ()) -> None:

@@ -9,11 +9,13 @@ import os
 import socket
 import struct
 
-_NEWLINK, _NEWADDR, _ERROR = 16, 20, 2
+_NEWLINK, _NEWADDR, _DELADDR, _NEWROUTE, _ERROR = 16, 20, 21, 24, 2
 _REQUEST, _ACK, _EXCL, _CREATE = 0x1, 0x4, 0x200, 0x400
 _IFNAME, _MASTER, _LINKINFO, _NET_NS_FD = 3, 10, 18, 28
 _INFO_KIND, _INFO_DATA, _VETH_INFO_PEER = 1, 2, 1
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
+_RTA_DST, _RTA_OIF, _RTA_PREFSRC = 1, 4, 7
+_TABLE_MAIN, _PROTO_BOOT, _SCOPE_LINK, _UNICAST = 254, 3, 253, 1
 _UP = 0x1
 
 BRIDGE = "pods"
@@ -44,10 +46,18 @@ class Netlink:
         self._link(0, _UP, b"", socket.if_nametoindex(name))
 
     def add_address(self, name: str, address: str, prefix: int) -> None:
-        packed = socket.inet_aton(address)
-        header = struct.pack("BBBBI", socket.AF_INET, prefix, 0, 0, socket.if_nametoindex(name))
-        body = header + _attribute(_IFA_LOCAL, packed) + _attribute(_IFA_ADDRESS, packed)
-        self._ask(_NEWADDR, _CREATE | _EXCL, body, f"address {address}")
+        self._ask(_NEWADDR, _CREATE | _EXCL, _address(name, address, prefix), f"address {address}")
+
+    def remove_address(self, name: str, address: str, prefix: int) -> None:
+        self._ask(_DELADDR, 0, _address(name, address, prefix), f"address {address}")
+
+    def add_route(self, name: str, network: str, source: str) -> None:
+        """Everything in the network, such as 10.96.0.0/16, is a neighbour on that link."""
+        start, _, prefix = network.partition("/")
+        fields = (socket.AF_INET, int(prefix), 0, 0, _TABLE_MAIN, _PROTO_BOOT, _SCOPE_LINK, _UNICAST, 0)
+        body = struct.pack("BBBBBBBBI", *fields) + _attribute(_RTA_DST, socket.inet_aton(start))
+        body += _attribute(_RTA_OIF, _number(socket.if_nametoindex(name)))
+        self._ask(_NEWROUTE, _CREATE, body + _attribute(_RTA_PREFSRC, socket.inet_aton(source)), f"route {network}")
 
     def _link(self, flags: int, state: int, attributes: bytes, index: int = 0) -> None:
         self._ask(_NEWLINK, flags, _link_header(index, state) + attributes, "link")
@@ -61,6 +71,12 @@ class Netlink:
         code = struct.unpack_from("i", answer, 16)[0] if answered == _ERROR else 0
         if code:
             raise OSError(-code, f"netlink {what}: {os.strerror(-code)}")
+
+
+def _address(name: str, address: str, prefix: int) -> bytes:
+    packed = socket.inet_aton(address)
+    header = struct.pack("BBBBI", socket.AF_INET, prefix, 0, 0, socket.if_nametoindex(name))
+    return header + _attribute(_IFA_LOCAL, packed) + _attribute(_IFA_ADDRESS, packed)
 
 
 def _link_header(index: int, state: int) -> bytes:
@@ -87,13 +103,18 @@ def _number(value: int) -> bytes:
     return struct.pack("I", value)
 
 
-def set_up_cluster(link: Netlink, address: str, prefix: int) -> int:
-    """In a fresh network namespace: the loopback and the bridge, which is also how we reach the pods. Its index."""
+def set_up_cluster(link: Netlink, address: str, prefix: int, services: str, door: str) -> int:
+    """In a fresh network namespace: the loopback and the bridge, which is also how we reach the pods. Its index.
+
+    `door` is the one address of the network of services that is ours: the API server's.
+    """
     prepare()
     link.up("lo")
     link.add_bridge(BRIDGE)
     link.add_address(BRIDGE, address, prefix)
+    link.add_address(BRIDGE, door, 32)
     link.up(BRIDGE)
+    link.add_route(BRIDGE, services, address)
     return socket.if_nametoindex(BRIDGE)
 
 
@@ -107,13 +128,17 @@ def prepare() -> None:
     _write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0")
 
 
-def set_up_pod(address: str, prefix: int) -> None:
-    """No default route: a look-up of an unknown name must fail at once instead of waiting for a server out of reach."""
+def set_up_pod(address: str, prefix: int, services: str) -> None:
+    """No default route: a look-up of an unknown name must fail at once instead of waiting for a server out of reach.
+
+    Addresses of services are neighbours, for they are the bridge's.
+    """
     link = Netlink()
     try:
         link.up("lo")
         link.add_address(INSIDE, address, prefix)
         link.up(INSIDE)
+        link.add_route(INSIDE, services, address)
     finally:
         link.close()
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from trainmaster.cluster.kubelet import environment, volume_files
 from trainmaster.cluster.kubelet.kubelet_api import PodApi
 from trainmaster.cluster.kubelet.launcher import Mount
+from trainmaster.cluster.kubelet.rewriting import replace_paths
 from trainmaster.cluster.kubelet.volume_files import Files, VolumeError
 from trainmaster.objects import quantity
 from trainmaster.objects.meta import Json
@@ -30,11 +31,17 @@ class Volume:
 class Volumes:
     """Of one pod. `prepare` before its containers start, `refresh` while they run, `remove` when the pod is gone."""
 
-    def __init__(self, api: PodApi, directory: Path, token: Callable[[str, str], str]) -> None:
+    def __init__(
+        self, api: PodApi, directory: Path, token: Callable[[str, str], str], *, is_mounted: bool = True
+    ) -> None:
+        """Where nothing can be mounted, scripts in config maps name the directories themselves."""
         self._api = api
+        self._is_mounted = is_mounted
         self._directory = directory
         self._token = token
         self._published: dict[str, Files] = {}
+        self.sources: set[tuple[str, str]] = set()
+        """Kind and name of what the files are made of."""
         self._volumes: dict[str, Volume] = {}
         self.memory: dict[str, int] = {}
         """Directories that are to be memory file systems, and their size in bytes."""
@@ -56,9 +63,12 @@ class Volumes:
     async def remove(self) -> None:
         await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
 
-    @property
-    def has_files(self) -> bool:
-        return bool(self._published)
+    def scratch(self) -> Path:
+        """For temporary files; no volume can have this name."""
+        path = self._directory / "..scratch"
+        path.mkdir(parents=True, exist_ok=True)
+        path.chmod(0o1777)
+        return path
 
     def mounts(self, container: Json, env: Mapping[str, str]) -> list[Mount]:
         return [self._mount(mount, env) for mount in container.get("volumeMounts") or ()]
@@ -91,6 +101,28 @@ class Volumes:
                     self._published[volume["name"]] = files
                 return Volume(path, is_read_only=True)
         raise VolumeError(f"volume {volume['name']!r}: kind {kind} {_ELSEWHERE}")
+
+    def _paths(self, pod: Json) -> dict[str, str]:
+        """Where the pod's volumes are for those who cannot have them mounted."""
+        spec = pod["spec"]
+        places = {
+            volume["name"]: volume["hostPath"]["path"]
+            if "hostPath" in volume
+            else str(self._directory / volume["name"])
+            for volume in spec.get("volumes") or ()
+            if "persistentVolumeClaim" not in volume
+        }
+        containers = (*(spec.get("initContainers") or ()), *spec["containers"])
+        mounts = [mount for container in containers for mount in container.get("volumeMounts") or ()]
+        return {
+            os.path.normpath(mount["mountPath"]): places[mount["name"]]
+            for mount in mounts
+            if mount["name"] in places and not mount.get("subPath") and not mount.get("subPathExpr")
+        }
+
+    async def _source(self, kind: str, namespace: str, name: str) -> Json | None:
+        self.sources.add((kind, name))
+        return await self._api.get(kind, namespace, name)
 
     def _empty(self, path: Path, source: Json, pod: Json) -> Volume:
         path.mkdir(parents=True, exist_ok=True)
@@ -127,12 +159,12 @@ class Volumes:
         match kind:
             case "configMap":
                 name = source.get("name", "")
-                return volume_files.config_map_files(
-                    await self._api.get("ConfigMap", namespace, name), source, mode, name
-                )
+                found = await self._source("ConfigMap", namespace, name)
+                paths = {} if self._is_mounted else self._paths(pod)
+                return volume_files.config_map_files(_relocated(found, paths), source, mode, name)
             case "secret":
                 name = source.get("secretName") or source.get("name", "")
-                return volume_files.secret_files(await self._api.get("Secret", namespace, name), source, mode, name)
+                return volume_files.secret_files(await self._source("Secret", namespace, name), source, mode, name)
             case "downwardAPI":
                 return volume_files.downward_files(pod, source.get("items") or [], mode, node, ip, host_ip)
             case "serviceAccountToken":
@@ -145,6 +177,12 @@ class Volumes:
                     merged = {"defaultMode": mode, **part_source}
                     files |= await self._files(part_kind, merged, pod, node, ip, host_ip)
         return files
+
+
+def _relocated(found: Json | None, paths: Mapping[str, str]) -> Json | None:
+    if found is None or not paths:
+        return found
+    return {**found, "data": {key: replace_paths(str(text), paths) for key, text in (found.get("data") or {}).items()}}
 
 
 def _inside(root: Path, part: str) -> Path:

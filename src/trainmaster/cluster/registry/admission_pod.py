@@ -1,7 +1,8 @@
-"""Admission of pods: service account, priority, initial status."""
+"""Admission of pods: service account and its token, priority, initial status."""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,11 @@ from trainmaster.cluster.registry.validation import subdomain_problems
 
 _PODS = next(kind for kind in BUILTIN if kind.prefix == "/pods")
 _CLASSES = "scheduling.k8s.io/priorityclasses"
+_TOKENS = "/var/run/secrets/kubernetes.io/serviceaccount"
+_TOKEN_SECONDS = 3607
+"""An hour and a bit, by which the API server tells its own volumes from those that people wrote."""
+
+_SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 
 
 def admit_pod(pod: Object, world: World) -> None:
@@ -27,9 +33,40 @@ def admit_pod(pod: Object, world: World) -> None:
 def _resolve_account(metadata: Mapping[str, Any], spec: Object, world: World) -> None:
     name = spec.get("serviceAccountName") or "default"
     spec["serviceAccountName"] = spec["serviceAccount"] = name
-    if world.find("/serviceaccounts", f"{metadata['namespace']}/{name}") is None:
+    account = world.find("/serviceaccounts", f"{metadata['namespace']}/{name}")
+    if account is None:
         why = f'error looking up service account {metadata["namespace"]}/{name}: serviceaccount "{name}" not found'
         raise forbidden(_PODS, metadata.get("name") or "", why)
+    wishes = (spec.get("automountServiceAccountToken"), account.get("automountServiceAccountToken"))
+    if next((wish for wish in wishes if wish is not None), True):
+        _mount_token(spec)
+
+
+def _mount_token(spec: Object) -> None:
+    """Where clients inside the pod look for the API server's certificate and for who they are."""
+    containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+    without = [
+        container
+        for container in containers
+        if all(mount.get("mountPath") != _TOKENS for mount in container.get("volumeMounts") or ())
+    ]
+    if not without:
+        return
+    name = f"kube-api-access-{''.join(secrets.choice(_SUFFIX) for _ in range(5))}"
+    spec["volumes"] = [*(spec.get("volumes") or ()), {"name": name, "projected": _token_files()}]
+    mount = {"name": name, "readOnly": True, "mountPath": _TOKENS}
+    for container in without:
+        container["volumeMounts"] = [*(container.get("volumeMounts") or ()), dict(mount)]
+
+
+def _token_files() -> dict[str, Any]:
+    namespace = {"apiVersion": "v1", "fieldPath": "metadata.namespace"}
+    sources = [
+        {"serviceAccountToken": {"expirationSeconds": _TOKEN_SECONDS, "path": "token"}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": namespace}]}},
+    ]
+    return {"defaultMode": 0o644, "sources": sources}
 
 
 def _resolve_priority(metadata: Mapping[str, Any], spec: Object, world: World) -> None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import ssl
 from collections import Counter
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -20,7 +21,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from trainmaster.cluster.registry.registry import Registry
 from trainmaster.cluster.registry.status_error import ApiError, internal, unauthorized
 from trainmaster.cluster.server import negotiation, reviews, routes
-from trainmaster.cluster.server.auth import Authenticator, Caller
+from trainmaster.cluster.server.auth import AccountTokens, Authenticator, Caller
 from trainmaster.cluster.server.described import PUBLIC, VERSION, Described, no_metrics
 from trainmaster.cluster.server.discovery import Discovery
 from trainmaster.cluster.server.negotiation import MAX_BODY, Form
@@ -30,8 +31,9 @@ from trainmaster.cluster.server.routes import Target
 from trainmaster.cluster.server.watches import Watches
 from trainmaster.cluster.streams.session import Runtime
 
-_LINE_LIMIT = 65536
-"""Label selectors of many jobs make long addresses; the HTTP library's own limit is 8 KiB."""
+_LINE_LIMIT = 1 << 19
+"""Label selectors of many jobs make long addresses, commands for exec still longer ones: mpirun writes a whole
+environment into its own. The HTTP library's own limit is 8 KiB."""
 
 _GRACE = 0.2
 """How long requests under way may take at shutdown. Watches never end by themselves and are cut off then."""
@@ -54,12 +56,16 @@ class ApiServer:
         tls: ssl.SSLContext | None,
         host: str = "127.0.0.1",
         port: int = 0,
+        accounts: AccountTokens | None = None,
+        sockets: Sequence[socket.socket] = (),
     ) -> None:
+        """`sockets`, where given, are listened on instead of the address; the first one is in `url`."""
         self.ready = asyncio.Event()
         self.url = ""
         self._address = (host, port)
+        self._sockets = sockets
         self._tls = tls
-        self._authenticator = Authenticator(tokens)
+        self._authenticator = Authenticator(tokens, accounts)
         self._requests: Counter[tuple[str, int]] = Counter()
         self._writes: asyncio.TaskGroup | None = None
         watches = Watches(registry)
@@ -93,7 +99,10 @@ class ApiServer:
 
     async def _listen(self, runner: web.ServerRunner) -> None:
         host, port = self._address
-        await web.TCPSite(runner, host, port, ssl_context=self._tls, backlog=_BACKLOG).start()
+        for listening in self._sockets:
+            await web.SockSite(runner, listening, ssl_context=self._tls, backlog=_BACKLOG).start()
+        if not self._sockets:
+            await web.TCPSite(runner, host, port, ssl_context=self._tls, backlog=_BACKLOG).start()
         bound = runner.addresses[0][1]
         shown = f"[{host}]" if ":" in host else host
         self.url = f"{'https' if self._tls else 'http'}://{shown}:{bound}"

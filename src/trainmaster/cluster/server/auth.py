@@ -1,4 +1,5 @@
-"""Who may talk to the embedded cluster: its own certificate authority, one server certificate, one admin token.
+"""Who may talk to the embedded cluster: its own certificate authority, one server certificate, one admin token, and
+tokens of service accounts, which pods have.
 
 Everything lives in one directory, readable by its owner only, and is used again on the next start: a kubeconfig
 handed to an editor or a notebook goes on working. What has expired, or soon will, is made anew. `prepare` fills the
@@ -8,14 +9,18 @@ directory, `Authenticator` reads requests, `write_kubeconfig` tells kubectl.
 from __future__ import annotations
 
 import base64
+import binascii
+import hmac
 import ipaddress
+import json
 import os
 import secrets
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import yaml
 from aiohttp import web
@@ -34,7 +39,14 @@ class Caller:
 
 
 ADMIN = Caller("kubernetes-admin", ("system:masters", "system:authenticated"))
-_HOSTS = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "trainmaster")
+_HOSTS = (
+    "localhost",
+    "kubernetes",
+    "kubernetes.default",
+    "kubernetes.default.svc",
+    "kubernetes.default.svc.cluster.local",
+    "trainmaster",
+)
 _ADDRESSES = ("127.0.0.1", "::1", "10.96.0.1")
 _CA_LIFE = timedelta(days=3650)
 _SERVER_LIFE = timedelta(days=365)
@@ -50,6 +62,7 @@ class Credentials:
     certificate: Path
     key: Path
     token: str
+    accounts: AccountTokens
 
     def server_context(self) -> ssl.SSLContext:
         """TLS for the server. A client may show a certificate of our authority instead of a token."""
@@ -61,21 +74,88 @@ class Credentials:
         return context
 
 
+@dataclass(frozen=True, slots=True)
+class AccountTokens:
+    """Tokens of service accounts: JSON Web Tokens that only the holder of the key can make, so that none is stored.
+
+    They are good for as long as the key is, which lives in the cluster's directory.
+    """
+
+    key: bytes = field(repr=False)
+    _known: dict[str, Caller] = field(default_factory=dict, repr=False, compare=False)
+
+    def issue(self, namespace: str, account: str) -> str:
+        """The same every time: a file with it need not be written again."""
+        claims = {
+            "iss": "https://kubernetes.default.svc",
+            "aud": ["https://kubernetes.default.svc"],
+            "sub": f"{_ACCOUNT}{namespace}:{account}",
+            "kubernetes.io": {"namespace": namespace, "serviceaccount": {"name": account}},
+        }
+        text = f"{_encoded(_JWT)}.{_encoded(claims)}"
+        return f"{text}.{self._signature(text)}"
+
+    def caller_of(self, token: str) -> Caller | None:
+        known = self._known.get(token)
+        return known or self._read(token)
+
+    def _read(self, token: str) -> Caller | None:
+        text, _, signature = token.rpartition(".")
+        if not hmac.compare_digest(signature.encode(), self._signature(text).encode()):
+            return None
+        subject = _claims(text).get("sub", "")
+        namespace, _, name = subject.removeprefix(_ACCOUNT).partition(":")
+        if not (namespace and name and subject.startswith(_ACCOUNT)):
+            return None
+        groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
+        caller = self._known[token] = Caller(subject, groups)
+        return caller
+
+    def _signature(self, text: str) -> str:
+        return _base64(hmac.digest(self.key, text.encode(), "sha256"))
+
+
+_ACCOUNT = "system:serviceaccount:"
+_JWT = {"alg": "HS256", "typ": "JWT"}
+
+
+def _encoded(part: Mapping[str, Any]) -> str:
+    return _base64(json.dumps(part, separators=(",", ":")).encode())
+
+
+def _base64(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _claims(text: str) -> dict[str, Any]:
+    body = text.partition(".")[2]
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+    except (ValueError, binascii.Error):
+        return {}
+    return claims if isinstance(claims, dict) else {}
+
+
 class Authenticator:
     """Finds the caller behind a request: by bearer token, else by client certificate."""
 
-    def __init__(self, tokens: Mapping[str, Caller]) -> None:
+    def __init__(self, tokens: Mapping[str, Caller], accounts: AccountTokens | None = None) -> None:
         # Whole headers are the keys: one lookup by keyed hash decides, with no comparison that leaks how much matched.
         self._callers = {f"Bearer {token}": caller for token, caller in tokens.items()}
+        self._accounts = accounts
 
     def caller_of(self, request: web.BaseRequest) -> Caller | None:
         header = request.headers.get("Authorization")
-        if header is not None:
-            return self._callers.get(header)
-        return _certified(request)
+        if header is None:
+            return _certified(request)
+        scheme, _, token = header.partition(" ")
+        return self._callers.get(header) or (self._account(token) if scheme == "Bearer" else None)
 
     def caller_of_token(self, token: str) -> Caller | None:
-        return self._callers.get(f"Bearer {token}")
+        return self._callers.get(f"Bearer {token}") or self._account(token)
+
+    def _account(self, token: str) -> Caller | None:
+        return self._accounts.caller_of(token) if self._accounts is not None else None
 
 
 def _certified(request: web.BaseRequest) -> Caller | None:
@@ -101,7 +181,8 @@ def prepare(directory: Path, *, now: datetime | None = None) -> Credentials:
         certificate.unlink(missing_ok=True)
     if not _is_usable(certificate, key, moment):
         _make_server(certificate, key, ca, ca_key, moment)
-    return Credentials(ca, certificate, key, _token(directory / "admin.token"))
+    accounts = AccountTokens(_token(directory / "accounts.key").encode())
+    return Credentials(ca, certificate, key, _token(directory / "admin.token"), accounts)
 
 
 def _token(path: Path) -> str:
