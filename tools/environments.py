@@ -2,9 +2,9 @@
 
     python -m tools.environments torch jax     # prints where they are
 
-`environments.toml` says what is in each. A directory is named after its requirements, so that a changed list makes a
-new one. A file in it, written last, says that it is whole: one whose making was broken off is made again. Whoever comes
-while another is at it waits for a lock, which the kernel takes back from the dead.
+`environments.toml` says what is in each. A directory is named after its recipe, so that a changed one makes another.
+A file in it, written last, says that it is whole: one whose making was broken off is made again. Whoever comes while
+another is at it waits for a lock, which the kernel takes back when the maker and all that it has started are gone.
 """
 
 from __future__ import annotations
@@ -13,20 +13,53 @@ import fcntl
 import hashlib
 import os
 import shutil
-import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-REQUIREMENTS = Path(__file__).with_suffix(".toml")
+from tools import environments_debian, environments_horovod, environments_openmpi
+from tools.environments_step import Unavailable, pip, require, run, tell
+
+__all__ = ["BUILDS", "RECIPES", "Build", "Recipe", "Unavailable", "environment", "location", "main", "recipe"]
+
+RECIPES = Path(__file__).with_suffix(".toml")
 _WHOLE = ".whole"
 
 
-class Unavailable(Exception):
-    """The environment cannot be made here; says why."""
+@dataclass(frozen=True)
+class Build:
+    make: Callable[[str, Path, str], None]
+    """Takes the environment's name, its directory, and what the recipe asks for."""
+
+    needs: tuple[str, ...] = ()
+    """Programs that the machine must have."""
+
+
+BUILDS: Mapping[str, Build] = {
+    "openmpi": Build(environments_openmpi.arrange),
+    "horovod": Build(environments_horovod.build, environments_horovod.NEEDS),
+}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What an environment is made of, in the order of its making."""
+
+    pip: tuple[str, ...] = ()
+    """Lines of a pip requirements file."""
+
+    debian: tuple[str, ...] = ()
+    """Debian packages, unpacked inside the environment."""
+
+    build: tuple[str, ...] = ()
+    """What is done last, by name: `horovod==0.28.1` is the build horovod of that version."""
+
+    def __add__(self, other: Recipe) -> Recipe:
+        return Recipe(self.pip + other.pip, self.debian + other.debian, self.build + other.build)
 
 
 def environment(name: str) -> Path:
@@ -39,52 +72,72 @@ def environment(name: str) -> Path:
 
 
 def location(name: str) -> Path:
-    lines = requirements(name)
+    made_of = recipe(name)
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    digest = hashlib.sha256("\n".join([version, *lines]).encode()).hexdigest()[:12]
+    lines = [version, *made_of.pip, *made_of.debian, *made_of.build]
+    digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return root / "trainmaster" / "envs" / f"{name}-{digest}"
 
 
-def requirements(name: str) -> list[str]:
-    known = tomllib.loads(REQUIREMENTS.read_text())
+def recipe(name: str) -> Recipe:
+    known = tomllib.loads(RECIPES.read_text())
     if name not in known:
-        raise Unavailable(f"{REQUIREMENTS} knows no {name}; it has {', '.join(known)}")
-    return [str(line) for line in known[name]]
+        raise Unavailable(f"{RECIPES} knows no {name}; it has {', '.join(known)}")
+    return _parsed(name, known[name])
+
+
+def _parsed(name: str, entry: object) -> Recipe:
+    if isinstance(entry, list):
+        return Recipe(pip=tuple(entry))
+    if not isinstance(entry, dict):
+        raise Unavailable(f"{RECIPES}: {name} is {entry!r}; it should be a list for pip, or a table")
+    fields = dict(entry)
+    base = recipe(fields.pop("extends")) if "extends" in fields else Recipe()
+    if unknown := fields.keys() - Recipe.__dataclass_fields__.keys():
+        raise Unavailable(f"{RECIPES}: {name}.{min(unknown)} is not known; there are extends, pip, debian and build")
+    return base + Recipe(**{key: tuple(lines) for key, lines in fields.items()})
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as lock:
+        os.set_inheritable(lock.fileno(), True)  # pip may outlive us when we are killed: the lock is its as well
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def _make(name: str, directory: Path) -> None:
     started = time.monotonic()
-    lines = requirements(name)
-    _tell(f"{name}: installing {', '.join(line for line in lines if not line.startswith('-'))} in {directory} …")
+    made_of = recipe(name)
+    builds = [(_build(name, wanted), wanted) for wanted in made_of.build]
+    require(name, environments_debian.NEEDS if made_of.debian else ())
+    require(name, [program for build, _ in builds for program in build.needs])
+    parts = [line for line in (*made_of.pip, *made_of.debian, *made_of.build) if not line.startswith("-")]
+    tell(f"{name}: installing {', '.join(parts)} in {directory} …")
+    _install(name, made_of.pip, directory)
+    if made_of.debian:
+        environments_debian.unpack(name, made_of.debian, directory)
+    for build, wanted in builds:
+        build.make(name, directory, wanted)
+    (directory / _WHOLE).touch()
+    tell(f"{name}: ready after {time.monotonic() - started:.0f} s")
+
+
+def _install(name: str, lines: Sequence[str], directory: Path) -> None:
     shutil.rmtree(directory, ignore_errors=True)
     listed = directory / "requirements.txt"
-    _run(name, [sys.executable, "-m", "venv", str(directory)])
+    run(name, [sys.executable, "-m", "venv", str(directory)])
     listed.write_text("\n".join(lines) + "\n")
-    pip = [str(directory / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--no-input"]
-    _run(name, [*pip, "install", "--quiet", "--retries", "2", "--requirement", str(listed)])
-    (directory / _WHOLE).touch()
-    _tell(f"{name}: ready after {time.monotonic() - started:.0f} s")
+    run(name, pip(directory, "install", "--quiet", "--retries", "2", "--requirement", str(listed)))
 
 
-def _run(name: str, command: Sequence[str]) -> None:
-    try:
-        subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=sys.stderr.fileno())
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise Unavailable(f"the environment {name} could not be made: {error}") from error
-
-
-def _tell(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
+def _build(name: str, wanted: str) -> Build:
+    known, _, _ = wanted.partition("==")
+    if known not in BUILDS:
+        raise Unavailable(f"{RECIPES}: {name}.build has {known}, which is not known; there are {', '.join(BUILDS)}")
+    return BUILDS[known]
 
 
 def main(names: Sequence[str]) -> int:
@@ -92,7 +145,7 @@ def main(names: Sequence[str]) -> int:
         for name in names:
             sys.stdout.write(f"{environment(name)}\n")
     except Unavailable as error:
-        _tell(str(error))
+        tell(str(error))
         return 1
     return 0
 
