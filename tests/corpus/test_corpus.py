@@ -53,7 +53,7 @@ def planned(body):
     read = reading.read(framework, placed, resource=resource)
     assert not read.problems, [str(problem) for problem in read.problems]
     assert read.job is not None
-    observed = Observed(framework, read.job)
+    observed = Observed(read.framework, read.job)
     return read.job, plan(observed, 0.0), [action.body for action in blueprint(observed)]
 
 

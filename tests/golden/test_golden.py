@@ -3,14 +3,16 @@
     GOLDEN_UPDATE=1 pytest tests/golden        (or: make golden)
 
 rewrites the plans; review the diff as code, against the specification. An input may begin with comments that set the
-scene: `# settings: {compat_2021: true}` gives fields of `Settings`; `# podgroup: Inqueue` shows the pass after the
-first one, with the PodGroup of the first pass in that phase. UIDs and times are masked as `<uid>` and `<now>`.
+scene: `# settings: {compat_2021: true}` gives fields of `Settings`; `# podgroup: Inqueue` and `# clusterip: 10.96.1.7`
+show the pass after the first one, with the PodGroup of the first pass in that phase, or its Services at that address;
+`# addresses: 10.0.0.` shows it with all its pods waiting, at addresses that begin so; `# ready: true` with all of them
+ready. UIDs and times are masked as `<uid>` and `<now>`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,9 @@ from trainmaster.engine.actions import Action, Create, Patch
 from trainmaster.engine.observed import Observed
 from trainmaster.engine.plan import Plan, plan
 from trainmaster.objects import timestamp
-from trainmaster.objects.meta import Object, mutable
+from trainmaster.objects.meta import Object, Service, mutable
+from trainmaster.objects.pod import Pod
+from trainmaster.objects.resource import PODS, SERVICES
 
 HERE = Path(__file__).parent
 INPUT, PLAN = ".input.yaml", ".plan.yaml"
@@ -79,22 +83,55 @@ def planned(text: str) -> Plan:
     assert served is not None, f"nobody serves {raw['apiVersion']} {raw['kind']}"
     framework, resource = served
 
-    def seen(raw: dict[str, Any], group: Object | None = None) -> Plan:
+    def seen(
+        raw: dict[str, Any],
+        group: Object | None = None,
+        services: tuple[Service, ...] = (),
+        pods: tuple[Pod, ...] = (),
+    ) -> Plan:
         read = reading.read(framework, raw, settings, resource)
         assert read.job is not None, [str(problem) for problem in read.problems]
-        return plan(Observed(framework, read.job, pod_group=group, advice=read.advice), NOW)
+        return plan(Observed(read.framework, read.job, pods, services, pod_group=group, advice=read.advice), NOW)
 
     first = seen(raw)
+    following = {**raw, "status": status.render(first.status)}
+    if "clusterip" in scene:
+        return seen(following, None, tuple(_services(first, scene["clusterip"])))
+    if "addresses" in scene:
+        return seen(following, None, tuple(_services(first, "None")), tuple(_pods(first, scene["addresses"])))
+    if "ready" in scene:
+        return seen(following, None, tuple(_services(first, "None")), tuple(_ready_pods(first)))
     if "podgroup" not in scene:
         return first
     group = next(a.body for a in first.actions if isinstance(a, Create) and a.resource.kind == "PodGroup")
     held = msgspec.json.encode({**group, "status": {"phase": scene["podgroup"]}})
-    return seen({**raw, "status": status.render(first.status)}, msgspec.json.decode(held, type=Object))
+    return seen(following, msgspec.json.decode(held, type=Object))
+
+
+def _services(made: Plan, cluster_ip: str) -> Iterator[Service]:
+    """The Services of a plan, as the server stores them."""
+    for action in made.actions:
+        if isinstance(action, Create) and action.resource == SERVICES:
+            yield msgspec.convert({**action.body, "spec": {**action.body["spec"], "clusterIP": cluster_ip}}, Service)
+
+
+def _pods(made: Plan, addresses: str) -> Iterator[Pod]:
+    """The pods of a plan, waiting, each with an address."""
+    bodies = [a.body for a in made.actions if isinstance(a, Create) and a.resource == PODS]
+    for number, body in enumerate(bodies, start=1):
+        yield msgspec.convert({**body, "status": {"phase": "Pending", "podIP": f"{addresses}{number}"}}, Pod)
+
+
+def _ready_pods(made: Plan) -> Iterator[Pod]:
+    ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    bodies = [a.body for a in made.actions if isinstance(a, Create) and a.resource == PODS]
+    yield from (msgspec.convert({**body, "status": ready}, Pod) for body in bodies)
 
 
 def _scene(text: str) -> dict[str, Any]:
     """What the leading comments say beside prose."""
-    lines = [line.removeprefix("# ") for line in text.splitlines() if line.startswith(("# settings:", "# podgroup:"))]
+    marks = ("# settings:", "# podgroup:", "# clusterip:", "# addresses:", "# ready:")
+    lines = [line.removeprefix("# ") for line in text.splitlines() if line.startswith(marks)]
     return yaml.safe_load("\n".join(lines)) or {}
 
 

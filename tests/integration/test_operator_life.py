@@ -5,7 +5,7 @@ import pytest
 from trainmaster.engine import gang
 from trainmaster.objects.resource import EVENTS, HORIZONTAL_POD_AUTOSCALERS, LEASES, PODS, SERVICES
 from trainmaster.testing import clock
-from trainmaster.testing.jobs import KINDS, LEADER, ROLES, a_small
+from trainmaster.testing.jobs import KINDS, LEADER, ROLES, SERVED, a_small, replicas_of
 from trainmaster.testing.operation import (
     an_api,
     conditions_of,
@@ -36,9 +36,8 @@ def test_a_job_is_started_followed_and_ended(kind):
         async with operating(api):
             submit(api, job)
             await quiet(api)
-            wanted = sorted(f"job-{role.lower()}-{i}" for role, count in ROLES[kind].items() for i in range(count))
-            assert names(api.objects(PODS)) == wanted
-            assert names(api.objects(SERVICES)) == wanted
+            assert names(api.objects(PODS)) == replicas_of(kind, ROLES[kind])
+            assert names(api.objects(SERVICES)) == replicas_of(kind, SERVED.get(kind, ROLES[kind]))
             assert conditions_of(api, job) == [("Created", "True")]
 
             set_phases(api, "Running")

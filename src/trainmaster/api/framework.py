@@ -73,6 +73,11 @@ class Messages:
     succeeded: str = "{kind} {name} is successfully completed."
     failed: str = "{kind} {name} is failed because {count} {role} replica(s) failed."
     restarting: str = "{kind} {name} is restarting because {count} {role} replica(s) failed."
+    replacing: str = "job {name} is restarting because {role} replica(s) failed."
+    """While it is we who replace the pods."""
+
+    failing: str = 'job "{name}" is failing because "{role}" replica(s) failed.'
+    """Of an exit code that rules out another try."""
 
     def text(self, which: str, job: Job, **more: object) -> str:
         template: str = getattr(self, which)
@@ -105,7 +110,19 @@ class Companion:
     resource: Resource
     body: Json
     keep: bool = False
+    frozen: bool = False
+    """What stands under its name stays as it is; nothing is made and nothing is changed."""
+
     secret: Callable[[], Json] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A value that the job's processes watch in an etcd, and what users are told when it changes."""
+
+    key: str
+    value: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +148,9 @@ class Framework:
 
     deprecated: ClassVar[Mapping[str, str]] = {}
     """Versions that kubectl warns of, with its words."""
+
+    retired: ClassVar[str] = ""
+    """Why jobs of this dialect are not run any more, and what to write instead."""
 
     short_names: ClassVar[tuple[str, ...]] = ()
     columns: ClassVar[tuple[Column, ...]] = (STATE, AGE)
@@ -166,14 +186,29 @@ class Framework:
     """What users may write; nothing here means anything goes, and `cleaning` makes sense of it."""
 
     env_in_every_container: ClassVar[bool] = True
+    exit_codes_2021: ClassVar[bool] = False
+    """Whether ExitCode retries 130, 137, 138 and 143 alone, as all did in 2021, and not every code from 128 on."""
+
     replaces_evicted: ClassVar[bool] = True
     """Whether a Failed pod under OnFailure or Always is replaced; otherwise it fails the job."""
+
+    replaces_deleted: ClassVar[bool] = False
+    """Whether a pod that somebody deletes is made again whatever its restart policy, and its end says nothing."""
+
+    restarts_by_template: ClassVar[bool] = False
+    """Whether the restart policy stands in the pod template, as in a plain pod, and not beside it."""
+
+    starts_when_running: ClassVar[bool] = False
+    """Whether `startTime` is when the job was first seen running, and not when its first pod was made."""
 
     always_ran: ClassVar[bool] = False
     """Whether a job that ended before it was seen running still gets a Running condition."""
 
     announced: ClassVar[tuple[str, ...]] = ()
     """Conditions told as events beside those that every kind tells."""
+
+    outlives_ttl: ClassVar[bool] = False
+    """Whether `ttlSecondsAfterFinished` takes away the Jobs of delegated roles, and not the job itself."""
 
     forgotten_roles: ClassVar[tuple[str, ...]] = ()
     """Roles whose tally is cleared when the job has ended."""
@@ -194,8 +229,20 @@ class Framework:
     replica_fields: ClassVar[tuple[str, ...]] = ()
     """Fields of a replica spec beyond `replicas`, `restartPolicy` and `template`; see `Replica.extra`."""
 
+    status_fields: ClassVar[Mapping[str, Json]] = {}
+    """Schemas of the status fields that `report` writes."""
+
+    finalizers: ClassVar[tuple[str, ...]] = ()
+    """Marks that another operator has left on jobs. They are taken off when a job is deleted; we need none."""
+
+    host_ports: ClassVar[int] = 0
+    """How many ports of its own on every node a job may ask for; see `wants_host_ports`."""
+
     companion_resources: ClassVar[tuple[Resource, ...]] = ()
     """Kinds of objects that `companions` may return: watched, and granted in RBAC."""
+
+    lasting_resources: ClassVar[tuple[Resource, ...]] = ()
+    """Those of them that go with the job and never before: the right to delete them is not needed, nor granted."""
 
     grants: ClassVar[tuple[Json, ...]] = ()
     """RBAC rules that companions give away: the operator can only give what it has."""
@@ -255,6 +302,14 @@ class Framework:
         """Whether the job goes on without a failed replica of this role."""
         return False
 
+    def counts_restarts(self, role: str) -> bool:
+        """Whether restarts of this role use up `backoffLimit`."""
+        return True
+
+    def replaces_failed(self, job: Job) -> bool:
+        """Whether pods that fail as a whole under OnFailure or Always are replaced in this very job."""
+        return self.replaces_evicted
+
     def may_start(self, role: str, job: Job, counts: Mapping[str, Count]) -> bool:
         """Whether pods of this role may be created yet."""
         return True
@@ -263,6 +318,10 @@ class Framework:
         """Pods that a gang scheduler is to place together; those that start later cannot be waited for."""
         return job.world
 
+    def priority_class(self, job: Job) -> str:
+        """Of the whole gang."""
+        return job.policy.scheduling.priority_class
+
     def cleaning(self, job: Job, *, succeeded: bool) -> str:
         """Which pods go at the end: None, Running or All."""
         return job.policy.clean_pod_policy
@@ -270,6 +329,14 @@ class Framework:
     def report(self, job: Job, status: JobStatus, counts: Mapping[str, Count]) -> Json:
         """Status fields that only this kind has, from the others and from what is seen."""
         return {}
+
+    def wants_host_ports(self, job: Job) -> bool:
+        """Whether the job needs ports that no other job has. It finds the first in its annotation `host-port`."""
+        return False
+
+    def shared(self, job: Job) -> Iterable[Shared]:
+        """What the job's own processes are told while they run, through the etcd that they share with us."""
+        return ()
 
     def is_leader(self, member: Member) -> bool:
         """Whether the pod is labelled `job-role: master`, which is where users look for logs first."""
@@ -294,6 +361,11 @@ class Framework:
         names = {role.name.lower() for role in self.roles}
         return {key: value for key, value in spec.items() if key.lower() in names}
 
+    def rescaled(self, spec: Json, role: str, replicas: int) -> Json:
+        """A merge patch of the spec by which a role, spelt as the spec does, has so many replicas."""
+        declared = {role: {"replicas": replicas}}
+        return {self.replicas_field: declared} if self.replicas_field else declared
+
     def path(self, role: str = "") -> str:
         """Where a role stands, as users read it: `spec.tfReplicaSpecs[Worker]`, or `spec.worker`."""
         if self.replicas_field:
@@ -311,6 +383,11 @@ class Framework:
     @property
     def controller_name(self) -> str:
         return f"{self.singular}-controller"
+
+    @property
+    def operator_name(self) -> str:
+        """By which pods are labelled."""
+        return self.controller_name
 
     @property
     def container_names(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from trainmaster.api.settings import DEFAULT, Settings
 from trainmaster.api.status import JobStatus
-from trainmaster.objects.meta import Json, Meta, Service
+from trainmaster.objects.meta import Json, Meta, Object, Service
 from trainmaster.objects.pod import Pod
 from trainmaster.objects.resource import Resource
 
@@ -56,6 +56,9 @@ class Sight:
     services: Mapping[str, Service] = field(default_factory=dict)
     delegates: Mapping[str, Delegate] = field(default_factory=dict)
     """The Jobs to which roles are delegated, by role."""
+
+    companions: Mapping[tuple[str, str], Object | Service] = field(default_factory=dict)
+    """What stands under the names of its companions, by kind and name, whoever owns it."""
 
 
 @dataclass(frozen=True, slots=True)

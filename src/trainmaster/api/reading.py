@@ -38,6 +38,8 @@ def read(framework: Framework, raw: Json, settings: Settings = DEFAULT, resource
     """`resource` is the name under which the object was found, where the framework has several."""
     try:
         spoken = framework.dialect(raw)
+        if spoken.retired:
+            return Reading(spoken, None, (forbidden("apiVersion", spoken.retired),))
         found = _read(spoken, raw, settings, resource or framework.resource)
     except RecursionError:
         return Reading(framework, None, (forbidden("spec", "is nested too deeply"),))
@@ -57,7 +59,7 @@ def _read(framework: Framework, raw: Json, settings: Settings, resource: Resourc
     problems += validation.empty_replicas(framework, raw["spec"])
     problems += validation.rule_problems(framework, meta.name, spec, roles)
     if not typed:
-        return Reading(framework, None, _distinct(problems))
+        return Reading(framework, None, _distinct(problems), tuple(_unknown_fields(framework, spec)))
     replicas = _replicas(framework, spec, roles)
     job = framework.default(
         Job(
@@ -73,7 +75,7 @@ def _read(framework: Framework, raw: Json, settings: Settings, resource: Resourc
         )
     )
     problems += framework.validate(job)
-    advice = (*_unknown_fields(framework, spec), *_ignored_policies(job), *framework.advice(job))
+    advice = (*_unknown_fields(framework, spec), *_ignored_policies(framework, job), *framework.advice(job))
     return Reading(framework, None if problems else job, _distinct(problems), advice)
 
 
@@ -128,10 +130,16 @@ def _replica(framework: Framework, role: Role, declared: Json) -> Replica:
         pod = template.with_port(pod, framework.container_names, framework.port_name, framework.port)
     return Replica(
         replicas=declared.get("replicas", role.replicas),
-        restart_policy=declared.get("restartPolicy", role.restart_policy or framework.restart_policy),
+        restart_policy=_restart_policy(framework, role, declared),
         template=pod,
         extra={key: value for key, value in declared.items() if key not in REPLICA_FIELDS},
     )
+
+
+def _restart_policy(framework: Framework, role: Role, declared: Json) -> str:
+    beside = declared.get("restartPolicy") or role.restart_policy or framework.restart_policy
+    inside = declared.get("template", {}).get("spec", {}).get("restartPolicy")
+    return str(inside or beside) if framework.restarts_by_template else str(beside)
 
 
 def _port(framework: Framework, replica: Replica) -> int:
@@ -181,7 +189,7 @@ def _unknown_fields(framework: Framework, spec: Json) -> Iterator[Advice]:
     for key in ("runPolicy", schema.INLINED_POLICY):
         yield from _unknown(_mapping(spec.get(key)), policy, f"spec.{key}")
     for key, replica in declared.items():
-        yield from _unknown(replica, {*REPLICA_FIELDS, *framework.replica_fields}, framework.path(key))
+        yield from _unknown(_mapping(replica), {*REPLICA_FIELDS, *framework.replica_fields}, framework.path(key))
 
 
 def _unknown(fields: Json, known: set[str], path: str) -> Iterator[Advice]:
@@ -192,8 +200,8 @@ def _unknown(fields: Json, known: set[str], path: str) -> Iterator[Advice]:
             yield Advice("UnknownField", f"{path}.{name} is not a known field and is ignored{hint}")
 
 
-def _ignored_policies(job: Job) -> Iterator[Advice]:
+def _ignored_policies(framework: Framework, job: Job) -> Iterator[Advice]:
     for role, replica in job.replicas.items():
-        if replica.template.get("spec", {}).get("restartPolicy"):
+        if not framework.restarts_by_template and replica.template.get("spec", {}).get("restartPolicy"):
             message = f"Restart policy in pod template of {role} will be overwritten by restart policy in replica spec"
             yield Advice("SetPodTemplateRestartPolicy", message)

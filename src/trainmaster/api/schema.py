@@ -54,6 +54,7 @@ CONTAINER = record(
         "env": array(record({"name": STRING})),
         "ports": array(record({"name": STRING, "containerPort": integer(1, 65535)})),
         "resources": record({"limits": mapping(INT_OR_STRING), "requests": mapping(INT_OR_STRING)}),
+        "volumeMounts": array(ANYTHING),
     }
 )
 POD_TEMPLATE = record(
@@ -63,9 +64,12 @@ POD_TEMPLATE = record(
             {
                 "containers": array(CONTAINER),
                 "initContainers": array(CONTAINER),
+                "dnsConfig": record({"searches": array(STRING)}),
                 "priorityClassName": STRING,
                 "restartPolicy": STRING,
                 "schedulerName": STRING,
+                "serviceAccountName": STRING,
+                "volumes": array(ANYTHING),
             }
         ),
     }
@@ -104,31 +108,36 @@ INLINED_POLICY = "RunPolicy"
 
 TIME: Json = {"type": "string", "format": "date-time"}
 COUNTER: Json = {"type": "integer", "format": "int32"}
+CONDITION: Json = {
+    "type": "object",
+    "required": ["type", "status"],
+    "properties": {
+        "type": STRING,
+        "status": STRING,
+        "reason": STRING,
+        "message": STRING,
+        "lastUpdateTime": TIME,
+        "lastTransitionTime": TIME,
+    },
+}
+REPLICA_STATUS = record(
+    {
+        "active": told(COUNTER, "Pods that run."),
+        "succeeded": told(COUNTER, "Replicas that have succeeded."),
+        "failed": told(COUNTER, "Pods that have failed."),
+        "selector": told(STRING, "By which kubectl scale and an HPA find the pods."),
+    }
+)
 STATUS = record(
     {
-        "conditions": array(
-            {
-                "type": "object",
-                "required": ["type", "status"],
-                "properties": {
-                    "type": STRING,
-                    "status": STRING,
-                    "reason": STRING,
-                    "message": STRING,
-                    "lastUpdateTime": TIME,
-                    "lastTransitionTime": TIME,
-                },
-            }
-        ),
-        "replicaStatuses": mapping(
-            record({"active": COUNTER, "succeeded": COUNTER, "failed": COUNTER, "selector": STRING})
-        ),
+        "conditions": told(array(CONDITION), "What came to hold, and when; the last one is the job's state."),
+        "replicaStatuses": told(mapping(REPLICA_STATUS), "How the pods stand, by role."),
         "authoredVersion": told(STRING, "The API version in which the job was written, where it matters."),
         "attempts": told(mapping(COUNTER), "Pods replaced by the operator, by slot."),
         "completed": told(mapping(array(COUNTER)), "Replicas that are done, by role."),
-        "startTime": TIME,
-        "completionTime": TIME,
-        "lastReconcileTime": TIME,
+        "startTime": told(TIME, "When the job became active, first or again."),
+        "completionTime": told(TIME, "When it was decided."),
+        "lastReconcileTime": told(TIME, "When an operator first looked at the job."),
     }
 )
 QUEUE_RULE: Json = {
@@ -139,7 +148,8 @@ QUEUE_RULE: Json = {
 
 def spec_schema(framework: Framework) -> Json:
     managed_by = {**RUN_POLICY_FIELDS["managedBy"], "enum": [*framework.managers, MULTIKUEUE]}
-    policy = {**RUN_POLICY_FIELDS, "managedBy": managed_by}
+    told_otherwise = {name: field for name, field in framework.fields.items() if name in RUN_POLICY_FIELDS}
+    policy = {**RUN_POLICY_FIELDS, "managedBy": managed_by, **told_otherwise}
     nested = {**policy, "suspend": {**policy["suspend"], "default": False}}
     return record(
         {
@@ -172,7 +182,7 @@ def object_schema(framework: Framework) -> Json:
             "kind": STRING,
             "metadata": {"type": "object"},
             "spec": spec_schema(framework),
-            "status": STATUS,
+            "status": {**STATUS, "properties": {**STATUS["properties"], **framework.status_fields}},
         },
     }
 

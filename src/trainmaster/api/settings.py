@@ -7,6 +7,8 @@ from typing import Literal
 
 from trainmaster.objects.resource import HORIZONTAL_POD_AUTOSCALERS, Resource
 
+COORDINATOR_IMAGE = "docker.io/library/alpine:3.10"
+KUBECTL_DELIVERY_IMAGE = "kubeflow/kubectl-delivery:latest"
 InitContainerMode = Literal["auto", "always", "never"]
 
 
@@ -34,6 +36,15 @@ class Settings:
     """Empty: no gang scheduling. `volcano`, `kube-batch`, or the schedulerName of scheduler-plugins."""
 
     init_container: InitContainer = InitContainer()
+    kubectl_delivery_image: str = KUBECTL_DELIVERY_IMAGE
+    """Brings kubectl to the launchers of MPIJobs that start their ranks with it."""
+
+    coordinator_image: str = COORDINATOR_IMAGE
+    """Runs in the pods of paddle-operator's jobs until the names of their peers resolve; empty adds nothing."""
+
+    etcd_servers: tuple[str, ...] = ()
+    """Of the etcd through which elastic Paddle jobs learn how many they are to be; none does without."""
+
     autoscaling_version: str = "v2"
     """`v2beta2` on Kubernetes before 1.23."""
 

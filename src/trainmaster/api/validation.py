@@ -7,7 +7,7 @@ take any JSON whatever and report everything they find, each with its field path
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import jsonschema_rs
@@ -21,8 +21,10 @@ from trainmaster.objects.meta import Json
 
 def type_problems(framework: Framework, spec: object) -> Iterator[Problem]:
     """Wrong types, numbers out of range, missing required fields."""
-    for error in _validator(framework).iter_errors(spec):
-        path = path_of(framework, error.instance_path)
+    written = _spellings(framework, spec)
+    for error in _validator(framework).iter_errors(_spelt(spec, written)):
+        steps = error.instance_path
+        path = path_of(framework, [written.get(str(steps[0]), steps[0]), *steps[1:]] if steps else steps)
         facts = error.kind.as_dict()
         match error.kind.name:
             case "required":
@@ -39,7 +41,23 @@ def type_problems(framework: Framework, spec: object) -> Iterator[Problem]:
                 yield invalid(path, error.instance, error.message)
 
 
-@cache
+def _spellings(framework: Framework, spec: object) -> dict[str, str]:
+    """Of roles that stand in the spec itself: the names that the schema has for them, and those the user wrote."""
+    if framework.replicas_field or not isinstance(spec, Mapping):
+        return {}
+    known = {role.name.lower() for role in framework.roles}
+    return {key.lower(): key for key in spec if isinstance(key, str) and key.lower() in known}
+
+
+def _spelt(spec: object, written: Mapping[str, str]) -> object:
+    """The spec with the schema's names for its roles, in which alone it knows their types."""
+    if not written or not isinstance(spec, Mapping):
+        return spec
+    renamed = {key: name for name, key in written.items()}
+    return {renamed.get(key, key): value for key, value in spec.items()}
+
+
+@lru_cache(512)  # some kinds have a dialect for every object
 def _validator(framework: Framework) -> jsonschema_rs.Validator:
     return jsonschema_rs.validator_for(_json_schema(schema.spec_schema(framework)))
 
@@ -121,11 +139,19 @@ def _replica_problems(
     if canonical is not None:
         role = framework.role(canonical)
         yield from _size_problems(role, job, path, value.get("replicas", role.replicas))
-    policy = value.get("restartPolicy")
-    if isinstance(policy, str) and policy not in framework.restart_policies:
-        yield unsupported(f"{path}.restartPolicy", policy, framework.restart_policies)
     pod = value.get("template")
+    yield from _restart_problems(framework, path, value, pod)
     yield from _template_problems(framework, f"{path}.template.spec", pod if isinstance(pod, Mapping) else {})
+
+
+def _restart_problems(framework: Framework, path: str, replica: Json, pod: object) -> Iterator[Problem]:
+    places = [(f"{path}.restartPolicy", replica.get("restartPolicy"))]
+    spec = pod.get("spec") if isinstance(pod, Mapping) else None
+    if framework.restarts_by_template and isinstance(spec, Mapping):
+        places.append((f"{path}.template.spec.restartPolicy", spec.get("restartPolicy")))
+    for place, policy in places:
+        if isinstance(policy, str) and policy not in framework.restart_policies:
+            yield unsupported(place, policy, framework.restart_policies)
 
 
 def _size_problems(role: Role, job: str, path: str, replicas: object) -> Iterator[Problem]:
@@ -161,8 +187,9 @@ def _template_problems(framework: Framework, path: str, pod: Json) -> Iterator[P
 
 
 def _container_problems(path: str, container: Json) -> Iterator[Problem]:
-    if container.get("image") in (None, ""):
-        yield required(f"{path}.image", "must be required")
+    for field in ("name", "image"):
+        if container.get(field) in (None, ""):
+            yield required(f"{path}.{field}", "must be required")
     resources = container.get("resources")
     for part in ("limits", "requests"):
         amounts = resources.get(part) if isinstance(resources, Mapping) else None

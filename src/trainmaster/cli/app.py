@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 import trainmaster
+from trainmaster.api.settings import COORDINATOR_IMAGE, KUBECTL_DELIVERY_IMAGE
 from trainmaster.cli.app_objects import objects
 from trainmaster.operator.options import LEADER_ELECTION_ID, Options
 
@@ -40,11 +41,11 @@ SCHEMES = Annotated[
     list[str] | None,
     typer.Option("--enable-scheme", metavar="KIND", help="Run only this kind of job; repeatable, any case. [all]"),
 ]
-GANG = Annotated[
+_GANG_HELP = "Schedule each job's pods all or none: volcano, kube-batch, or a scheduler-plugins name."
+GANG = Annotated[str, typer.Option("--gang-scheduler-name", metavar="NAME", help=_GANG_HELP)]
+OPERATORS_GANG = Annotated[  # with the names that mpi-operator and paddle-operator had for it
     str,
-    typer.Option(
-        metavar="NAME", help="Schedule each job's pods all or none: volcano, kube-batch, or a scheduler-plugins name."
-    ),
+    typer.Option(*("--gang-scheduler-name", "--gang-scheduling", "--scheduling"), metavar="NAME", help=_GANG_HELP),
 ]
 COMPAT = Annotated[
     Literal["", "2021"],
@@ -72,7 +73,7 @@ def operator(
     ] = "",
     kubeconfig: Annotated[str, typer.Option(metavar="FILE", help="Instead of $KUBECONFIG or the pod's account.")] = "",
     context: Annotated[str, typer.Option(metavar="NAME", help="Of the kubeconfig. [its current context]")] = "",
-    gang_scheduler_name: GANG = "",
+    gang_scheduler_name: OPERATORS_GANG = "",
     enable_gang_scheduling: Annotated[
         bool | None, typer.Option(help="Flag of operators before 1.6: gang-schedule, by volcano unless named.")
     ] = None,
@@ -83,11 +84,26 @@ def operator(
     ] = 16,
     leader_elect: Annotated[bool, typer.Option(help="Of several operators, let one lead.")] = False,
     leader_election_id: Annotated[str, typer.Option(metavar="NAME", help="The Lease's name.")] = LEADER_ELECTION_ID,
-    leader_election_namespace: Annotated[str, typer.Option(metavar="NS", help="[the operator's own]")] = "",
+    leader_election_namespace: Annotated[
+        str,
+        typer.Option(*("--leader-election-namespace", "--lock-namespace"), metavar="NS", help="[the operator's own]"),
+    ] = "",
     metrics_bind_address: Annotated[
         str, typer.Option("--metrics-bind-address", "--metrics-addr", help="Where /metrics is; 0 is off.")
     ] = ":8080",
     health_probe_bind_address: Annotated[str, typer.Option(help="Where /healthz and /readyz are; 0 is off.")] = ":8081",
+    webhook_bind_address: Annotated[
+        str, typer.Option(metavar="ADDR", help="Where admission webhooks are served, such as :9443. [off]")
+    ] = "",
+    webhook_service: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME.NAMESPACE", help="The Service that leads to them. [trainmaster-webhook, the operator's own]"
+        ),
+    ] = "",
+    webhook_cert_dir: Annotated[
+        str, typer.Option(metavar="DIR", help="Has tls.crt, tls.key and maybe ca.crt. [kept in a Secret by us]")
+    ] = "",
     init_container: INIT_MODE = "auto",
     pytorch_init_container_image: Annotated[
         str | None,
@@ -99,6 +115,26 @@ def operator(
         Path, typer.Option(help="A list of init containers to use instead, if the file exists.")
     ] = Path("/etc/config/initContainer.yaml"),
     pytorch_init_container_max_tries: Annotated[int, typer.Option(min=1, help="Of nslookup, 2 s apart.")] = 100,
+    mpi_kubectl_delivery_image: Annotated[
+        str,
+        typer.Option(
+            *("--mpi-kubectl-delivery-image", "--kubectl-delivery-image"),
+            help="Brings kubectl to the launchers of MPIJobs v1 and v1alpha2.",
+        ),
+    ] = KUBECTL_DELIVERY_IMAGE,
+    coordinator_image: Annotated[
+        str,
+        typer.Option(
+            *("--coordinator-image", "--initImage"),
+            help="Holds the pods of batch.paddlepaddle.org jobs until their peers' names resolve; empty does not.",
+        ),
+    ] = COORDINATOR_IMAGE,
+    port_range: Annotated[
+        str, typer.Option(metavar="FIRST,LAST", help="Ports dealt out to batch.paddlepaddle.org jobs on host networks.")
+    ] = "35000,65000",
+    etcd_server: Annotated[
+        str, typer.Option(metavar="HOST:PORT,...", help="Through which elastic batch.paddlepaddle.org jobs are scaled.")
+    ] = "",
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
     log_format: Annotated[Literal["auto", "json", "text"], typer.Option(help="json, or text on a terminal.")] = "auto",
 ) -> None:
@@ -120,8 +156,15 @@ def operator(
         leader_elect=leader_elect,
         leader_election_id=leader_election_id,
         leader_election_namespace=leader_election_namespace,
+        webhook_bind_address=webhook_bind_address,
+        webhook_service=webhook_service,
+        webhook_cert_dir=webhook_cert_dir,
         gang_scheduler_name=gang_scheduler_name,
         enable_gang_scheduling=enable_gang_scheduling,
+        kubectl_delivery_image=mpi_kubectl_delivery_image,
+        coordinator_image=coordinator_image,
+        port_range=port_range,
+        etcd_server=etcd_server,
         cluster_domain=cluster_domain,
         compat=compat,
     )
@@ -174,6 +217,13 @@ def manifests(
     cel: Annotated[
         bool, typer.Option("--cel", help="Add CEL rules to the CRDs (Kubernetes 1.25 and later): queues are immutable.")
     ] = False,
+    webhooks: Annotated[
+        Literal["", "validating", "all"],
+        typer.Option(metavar="WHICH", help="Register admission webhooks: validating, or all with defaulting. [none]"),
+    ] = "",
+    webhook_failure_policy: Annotated[
+        Literal["Ignore", "Fail"], typer.Option(help="Of jobs while no webhook answers: let them in, or keep them out.")
+    ] = "Ignore",
     crds_only: Annotated[bool, typer.Option("--crds-only", help="Print the CustomResourceDefinitions alone.")] = False,
 ) -> None:
     """Print what installs the operator: CRDs, RBAC for the enabled kinds and nothing more, Deployment, Service.
@@ -190,6 +240,8 @@ def manifests(
         "gang_scheduler_name": gang_scheduler_name,
         "compat": compat,
         "cel": cel,
+        "webhooks": webhooks,
+        "webhook_failure_policy": webhook_failure_policy,
     }
     raise typer.Exit(run(given, crds_only=crds_only))
 
@@ -211,7 +263,12 @@ PORT = Annotated[int, typer.Option(min=0, max=65535, help="Of the API server, on
 CONFIG = Annotated[
     str, typer.Option("--config", metavar="FILE", help="Says what stands for images. [trainmaster.yaml]")
 ]
-HOME = Annotated[str, typer.Option("--data-dir", metavar="DIR", help="Where the cluster keeps its things.")]
+HOME = Annotated[
+    str,
+    typer.Option(
+        "--data-dir", metavar="DIR", help="Where the cluster keeps its things. [~/.local/share/trainmaster/cluster]"
+    ),
+]
 
 
 @app.command()

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from trainmaster.api.status import Condition, JobStatus, status_of
+from trainmaster.engine.labels import JOB_UID
 from trainmaster.kube.client import Client
 from trainmaster.kube.errors import ApiError, Gone, KubeError, NotFound
 from trainmaster.objects.meta import Object
@@ -155,7 +156,8 @@ class Follower:
 
     def _see_pod(self, namespace: str, pod: Pod, group: asyncio.TaskGroup) -> None:
         owner = pod.metadata.controller
-        job = self._by_uid.get(owner.uid) if owner is not None else None
+        uid = pod.metadata.annotations.get(JOB_UID) or (owner.uid if owner is not None else "")
+        job = self._by_uid.get(uid)
         if job is None:
             return
         self.progress.ranks[f"{namespace}/{pod.name}"] = Rank(job, pod)

@@ -21,10 +21,10 @@ from trainmaster.api.status import Condition
 from trainmaster.cli import duration, ranks, targets
 from trainmaster.cli.connection import Choice, Failure, Misuse, Session, carry_out
 from trainmaster.cli.follow import Follower, JobRef, Progress, Rank
-from trainmaster.cli.ranks import JOB_ROLE, RankView
+from trainmaster.cli.ranks import JOB_ROLE, LEADERS, RankView
 from trainmaster.cli.targets import Found, Target
 from trainmaster.kube.client import Client
-from trainmaster.kube.errors import NotFound
+from trainmaster.kube.errors import BadRequest, NotFound
 from trainmaster.objects import timestamp
 from trainmaster.objects.pod import Pod
 from trainmaster.objects.resource import PODS
@@ -122,7 +122,9 @@ async def _merged(session: Session, options: LogOptions, job: Found, framework: 
         params = [*(p for p in options.params if p[0] != "timestamps"), ("timestamps", "true")]
         streams = [
             await stack.enter_async_context(
-                aclosing(_lines(session.client, rank.pod, _container(rank.pod, options, framework), params))
+                aclosing(
+                    _if_any(_lines(session.client, rank.pod, _container(rank.pod, options, framework), params), rank)
+                )
             )
             for rank in chosen
         ]
@@ -160,11 +162,11 @@ async def _followed(session: Session, options: LogOptions, job: Found, framework
     containers = (options.container,) if options.container else framework.container_names
 
     def wants(rank: Rank, container: str) -> bool:
-        if container not in containers:
+        if containers and container not in containers:
             return False
         if options.all_ranks or rank.title in titles:
             return True
-        return not titles and rank.pod.metadata.labels.get(JOB_ROLE) == "master"
+        return not titles and rank.pod.metadata.labels.get(JOB_ROLE) in LEADERS
 
     reference = JobRef(job.entry.resource, job.namespace, job.name, job.uid)
     show = _shown(several=options.all_ranks or len(titles) > 1)
@@ -209,6 +211,16 @@ async def _lines(
     async with response, aclosing(response.lines()) as lines:
         async for line in lines:
             yield line.decode(errors="replace").rstrip("\r")
+
+
+async def _if_any(lines: AsyncGenerator[str, None], rank: RankView) -> AsyncGenerator[str, None]:
+    """Among several, one that has not started, or is gone again, must not silence the others."""
+    async with aclosing(lines):
+        try:
+            async for line in lines:
+                yield line
+        except (BadRequest, NotFound) as error:
+            print(f"warning: {rank.title}: {error}", file=sys.stderr)
 
 
 def _as_rank(job: Found, pod: Mapping[str, Any]) -> Rank:

@@ -13,7 +13,7 @@ import yaml
 from trainmaster import frameworks
 from trainmaster.api.settings import InitContainer, InitContainerMode
 from trainmaster.kube import logs
-from trainmaster.operator import main
+from trainmaster.operator import hostports, main
 from trainmaster.operator.options import Options
 
 log = logs.get(__name__)
@@ -30,7 +30,8 @@ def run(
     try:
         chosen = replace(options, init_container=_init_container(*waiting))
         frameworks.enabled(chosen.schemes)
-    except (frameworks.UnknownScheme, BadTemplate, OSError) as error:
+        hostports.parse_range(chosen.port_range)
+    except (frameworks.UnknownScheme, hostports.BadRange, BadTemplate, OSError) as error:
         print(f"trainmaster operator: {error}", file=sys.stderr)
         return 2
     for flag in ignored:

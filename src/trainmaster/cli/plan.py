@@ -13,7 +13,7 @@ from trainmaster import frameworks
 from trainmaster.api import reading
 from trainmaster.api.job import Job
 from trainmaster.api.settings import Settings
-from trainmaster.cli import documents
+from trainmaster.cli import documents, kinds
 from trainmaster.cli.documents import BadDocument, Document
 from trainmaster.engine.blueprint import blueprint
 from trainmaster.engine.observed import Observed
@@ -51,16 +51,13 @@ def plan_document(document: Document, namespace: str, settings: Settings) -> Ite
     if read.job is None:
         listed = "\n".join(f"  {problem}" for problem in read.problems)
         raise BadDocument(f"{document} is not valid:\n{listed}")
-    for action in blueprint(Observed(framework, read.job)):
+    for action in blueprint(Observed(read.framework, read.job)):
         yield _standalone(action.body, read.job)
 
 
 def _skip(document: Document) -> None:
-    """Jobs often come with the volumes they mount; a kind that looks like a job is more likely a mistake."""
-    kind, api_version = document.body["kind"], document.body.get("apiVersion")
-    if kind.endswith("Job") and api_version != "batch/v1":
-        known = sorted({f"{r.api_version} {r.kind}" for f in frameworks.registered() for r in f.served})
-        raise BadDocument(f"{document}: no framework runs {api_version} {kind}; known are:\n  " + "\n  ".join(known))
+    if kinds.looks_like_a_job(document):
+        raise BadDocument(kinds.unknown(document))
     print(f"{document}: passed over, it is no training job", file=sys.stderr)
 
 

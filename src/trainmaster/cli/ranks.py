@@ -8,10 +8,14 @@ from typing import Any
 
 from trainmaster.cli.connection import Session
 from trainmaster.cli.targets import Found
+from trainmaster.engine.labels import JOB_UID
 from trainmaster.objects.resource import PODS
 
 JOB_NAME = "training.kubeflow.org/job-name"
 JOB_ROLE = "training.kubeflow.org/job-role"
+LEADERS = ("master", "launcher")
+"""Values of the label on the pod whose log is read first."""
+
 _ORDINARY = ("", "ContainerCreating", "PodInitializing")
 
 
@@ -72,7 +76,7 @@ class RankView:
 
     @property
     def is_leader(self) -> bool:
-        return (self.pod["metadata"].get("labels") or {}).get(JOB_ROLE) == "master"
+        return (self.pod["metadata"].get("labels") or {}).get(JOB_ROLE) in LEADERS
 
     @property
     def containers(self) -> list[Mapping[str, Any]]:
@@ -121,6 +125,9 @@ def leader(ranks: Iterable[RankView]) -> RankView | None:
 
 
 def _is_owned(pod: Mapping[str, Any], uid: str) -> bool:
+    """Controlled by the job, or made for it by a Kubernetes Job."""
+    if (pod["metadata"].get("annotations") or {}).get(JOB_UID) == uid:
+        return True
     owners = pod["metadata"].get("ownerReferences") or ()
     return any(owner.get("controller") and owner.get("uid") == uid for owner in owners)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +13,11 @@ from pathlib import Path
 from rich.console import Console
 
 from trainmaster.api.settings import Settings
-from trainmaster.cli import documents
+from trainmaster.cli import documents, hints, kinds
 from trainmaster.cli.documents import BadDocument
 from trainmaster.cli.embedded import EmbeddedOptions, embedded
 from trainmaster.cli.errors import unwrapped
-from trainmaster.cli.follow import Follower, Progress
+from trainmaster.cli.follow import Follower, JobRef, Progress, Rank
 from trainmaster.cli.screen import Screen, print_summary
 from trainmaster.cli.submit import Submission, Submitter, checked
 from trainmaster.kube import config as kubeconfig
@@ -50,7 +50,7 @@ def run(options: RunOptions) -> int:
     try:
         submission = checked(list(documents.read(options.files)), Settings())
         if not submission.jobs:
-            raise BadDocument("nothing to run: no training job in what was given")
+            raise BadDocument(_nothing(submission))
         with unwrapped():
             return asyncio.run(_run(options, submission))
     except BadDocument as error:
@@ -64,6 +64,14 @@ def run(options: RunOptions) -> int:
         return INTERRUPTED
 
 
+def _nothing(submission: Submission) -> str:
+    suspect = next((document for document in submission.others if kinds.looks_like_a_job(document)), None)
+    if suspect is not None:
+        return kinds.unknown(suspect)
+    found = ", ".join(str(document) for document in submission.others) or "they are empty"
+    return f"nothing to run: no training job in the files given ({found})"
+
+
 async def _run(options: RunOptions, submission: Submission) -> int:
     console = Console(highlight=False)
     for advice in submission.advice:
@@ -72,7 +80,9 @@ async def _run(options: RunOptions, submission: Submission) -> int:
         submitter = Submitter(client, options.namespace or namespace, makes_namespaces=not options.is_remote)
         jobs = await submitter.submit(submission)
         started = time.monotonic()
-        with _Attentive(console, several_jobs=len(jobs) > 1) as screen:
+        images = [hints.image_of(document.body) for document in submission.jobs]
+        known = {} if options.is_remote else dict(zip(jobs, images, strict=True))
+        with _Attentive(console, known, several_jobs=len(jobs) > 1) as screen:
             follower = Follower(client, jobs, screen)
             is_late = await _within(options.timeout, follower, screen)
         print_summary(console, follower.progress, time.monotonic() - started)
@@ -87,11 +97,27 @@ async def _run(options: RunOptions, submission: Submission) -> int:
 
 
 class _Attentive(Screen):
-    """A screen that also notices when there is nothing more to wait for."""
+    """A screen that also notices when there is nothing more to wait for, and what newcomers stumble over."""
 
-    def __init__(self, console: Console, *, several_jobs: bool) -> None:
+    def __init__(self, console: Console, images: Mapping[JobRef, str], *, several_jobs: bool) -> None:
         super().__init__(console, several_jobs=several_jobs)
         self.gave_up = asyncio.Event()
+        self._images = images
+        self._hinted: set[str] = set()
+
+    def line(self, rank: Rank, container: str, text: str) -> None:
+        super().line(rank, container, text)
+        self._hint(rank.job, hints.of_line(text, self._images.get(rank.job, "")))
+
+    def warning(self, job: JobRef, reason: str, message: str) -> None:
+        super().warning(job, reason, message)
+        self._hint(job, hints.of_warning(reason, message, self._images.get(job, "")))
+
+    def _hint(self, job: JobRef, text: str) -> None:
+        """Once, however many ranks stumble; on another's cluster images are what they are."""
+        if text and job in self._images and text not in self._hinted:
+            self._hinted.add(text)
+            super().warning(job, "Hint", text)
 
     def changed(self, progress: Progress) -> None:
         super().changed(progress)

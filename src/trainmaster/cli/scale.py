@@ -53,13 +53,15 @@ async def _scale_plain(session: Session, options: ScaleOptions, found: Found) ->
 async def _scale_job(session: Session, options: ScaleOptions, job: Found, framework: Framework) -> None:
     if status_of(job.body.get("status")).is_finished:
         raise Failure(f"{job} has ended, so there is nothing to scale; delete it and apply it again")
-    roles = (job.body.get("spec") or {}).get(framework.replicas_field) or {}
+    framework, spec = framework.dialect(job.body), job.body.get("spec") or {}
+    declared = framework.declared(spec)
+    roles = declared if isinstance(declared, Mapping) else {}
     role = _role(options.role or framework.scalable_role, roles, job, framework)
     _check_current(options, job, int(roles[role].get("replicas", 1)))
     if "scale" in job.entry.subresources and role == framework.scalable_role:
         await _patch_scale(session, options, job)
         return
-    body = {"spec": {framework.replicas_field: {role: {"replicas": options.replicas}}}}
+    body = {"spec": framework.rescaled(spec, role, options.replicas)}
     await session.client.patch(job.entry.resource, job.name, body, job.namespace)
 
 
@@ -73,9 +75,7 @@ def _role(wanted: str, roles: Mapping[str, Any], job: Found, framework: Framewor
             return name
     known = {role.name.lower() for role in framework.roles}
     if wanted.lower() in known:
-        raise Failure(
-            f"{job} has no role {wanted}, only {names}; add spec.{framework.replicas_field}.{wanted} by apply"
-        )
+        raise Failure(f"{job} has no role {wanted}, only {names}; add {framework.path(wanted)} by apply")
     raise Misuse(f"--role {wanted}: {job} has {names}")
 
 

@@ -110,6 +110,9 @@ def _state(rank: Rank) -> str:
         return "Terminating"
     if rank.pod.metadata.is_terminating and rank.pod.status.phase == "Failed":
         return "Stopped"  # by the operator, when its job needed it no more
+    ends = [status.state.terminated for status in rank.pod.status.container_statuses]
+    if any(end is not None and end.reason == "OOMKilled" for end in ends):
+        return "OOMKilled"
     return rank.pod.status.phase
 
 

@@ -42,7 +42,7 @@ def checked(documents: Sequence[Document], settings: Settings) -> Submission:
         jobs.append(document)
         advice += [f"{document}: {item.message}" for item in read.advice]
         if read.problems:
-            listed = "\n".join(f"  {problem}" for problem in read.problems)
+            listed = "\n".join(f"  {item}" for item in (*read.problems, *(one.message for one in read.advice)))
             problems.append(f"{document} is not valid:\n{listed}")
     if problems:
         raise BadDocument("\n".join(problems))

@@ -91,6 +91,7 @@ async def _serve(options: EmbeddedOptions, home: Path) -> None:
 def _detached(options: EmbeddedOptions, home: Path) -> int:
     """A child in a session of its own goes on; this process waits until it is ready, then leaves."""
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    said = _log_file(home).stat().st_size if _log_file(home).exists() else 0  # by clusters before this one
     child = os.fork()
     if child == 0:
         os.setsid()
@@ -103,7 +104,7 @@ def _detached(options: EmbeddedOptions, home: Path) -> int:
     while running_in(home) is None:
         ended, code = os.waitpid(child, os.WNOHANG)
         if ended or time.monotonic() > deadline:
-            tail = _log_file(home).read_text(errors="replace").splitlines()[-5:]
+            tail = _log_file(home).read_bytes()[said:].decode(errors="replace").splitlines()[-5:]
             print("the cluster did not come up:\n" + "\n".join(tail), file=sys.stderr)
             return os.waitstatus_to_exitcode(code) if ended else 1
         time.sleep(0.05)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+
+import msgspec
 
 from trainmaster.engine import companions, gang
 from trainmaster.engine.actions import Create, Stage
@@ -10,11 +13,14 @@ from trainmaster.engine.delegates import job_of
 from trainmaster.engine.observed import Observed
 from trainmaster.engine.pods import pod_of
 from trainmaster.engine.services import plan_services
+from trainmaster.objects.meta import Meta, OwnerReference
+from trainmaster.objects.pod import Pod, PodStatus
 from trainmaster.objects.resource import JOBS, PODS
 
 
 def blueprint(observed: Observed) -> Iterator[Create]:
     """Made from the same pieces as a plan, for a job of which nothing exists yet and nothing is waited for."""
+    observed = _imagined(observed)
     planned = (*gang.plan_group(observed), *companions.plan_companions(observed), *plan_services(observed))
     yield from (action for action in planned if isinstance(action, Create))
     for member in observed.job.members():
@@ -22,3 +28,18 @@ def blueprint(observed: Observed) -> Iterator[Create]:
             yield Create(JOBS, job_of(observed.framework, member), Stage.PODS)
         else:
             yield Create(PODS, pod_of(observed.framework, member), Stage.PODS)
+
+
+def _imagined(observed: Observed) -> Observed:
+    """With every pod there and waiting: some companions are made of their addresses."""
+    meta = observed.job.meta
+    job = observed.job if meta.uid else replace(observed.job, meta=msgspec.structs.replace(meta, uid="<uid>"))
+    owner = (OwnerReference(uid=job.meta.uid, controller=True),)
+    pods = [
+        Pod(
+            Meta(name=member.name, namespace=job.namespace, uid=f"<uid of {member.name}>", owner_references=owner),
+            PodStatus(pod_ip=f"<address of {member.name}>"),
+        )
+        for member in job.members()
+    ]
+    return replace(observed, job=job, pods=tuple(pods))

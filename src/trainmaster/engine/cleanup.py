@@ -15,9 +15,20 @@ def plan_cleanup(observed: Observed, policy: str) -> Iterator[Delete]:
     """The end of a job: pods by policy; PodGroup and passing companions in any case."""
     yield from plan_deletion(observed, _doomed(policy))
     if policy != "None":
+        yield from _plan_leftovers(observed)
         yield from delegates.plan_removal(observed, unfinished_only=True)
     yield from gang.plan_removal(observed)
     yield from companions.plan_removals(observed, is_active=False)
+
+
+def _plan_leftovers(observed: Observed) -> Iterator[Delete]:
+    """Services whose pods are gone, say because their own deletion failed: no pod would bring it up again."""
+    standing = {pod.name for pod in observed.owned_pods}
+    for service in observed.owned_services:
+        name = service.metadata.name
+        is_left = observed.slot_of(name) is not None and name not in standing
+        if is_left and not service.metadata.is_terminating:
+            yield Delete(SERVICES, service.metadata)
 
 
 def _doomed(policy: str) -> Callable[[Pod], bool]:

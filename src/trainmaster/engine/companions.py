@@ -28,9 +28,11 @@ Held = Object | Service
 
 def plan_companions(observed: Observed, *, lasting_only: bool = False) -> Iterator[Create | Patch]:
     for companion in observed.framework.companions(observed.job):
-        if lasting_only and not companion.keep:
+        if companion.frozen or (lasting_only and not companion.keep):
             continue
         held = observed.companions.get((companion.resource.kind, companion.body["metadata"]["name"]))
+        if companion.keep and held is not None and not held.metadata.is_controlled_by(observed.job.meta.uid):
+            held = None  # pods depend on what lasts: asked to make it, the server says that the name is taken
         resource = observed.job.settings.adapted(companion.resource)
         body = _labelled(observed, companion.body)
         yield from plan_object(observed.job, resource, body, held, companion.secret)
@@ -90,8 +92,9 @@ def _mended(body: Json, held: Held, digest: str) -> Json:
     content: dict[str, Any] = {part: body[part] for part in CONTENT if part in body}
     if "spec" in content and isinstance(held, Object):
         content["spec"] = _replacing(held.at("spec"), content["spec"])
+    annotations = {**body["metadata"].get("annotations", {}), labels.APPLIED: digest}
     return {
-        "metadata": {"resourceVersion": held.metadata.resource_version, "annotations": {labels.APPLIED: digest}},
+        "metadata": {"resourceVersion": held.metadata.resource_version, "annotations": annotations},
         **content,
     }
 

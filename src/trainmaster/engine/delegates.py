@@ -15,12 +15,19 @@ from trainmaster.engine.actions import Create, Delete, Stage
 from trainmaster.engine.observed import Observed
 from trainmaster.engine.owner import owner_reference
 from trainmaster.engine.pods import template_of
+from trainmaster.objects import template
 from trainmaster.objects.meta import Json
 from trainmaster.objects.resource import JOBS
+
+JOBS_OWN = ("job-name", "controller-uid", "batch.kubernetes.io/job-name", "batch.kubernetes.io/controller-uid")
+"""Labels that a Kubernetes Job gives its pods itself; a template with others of these names is refused."""
 
 
 def job_of(framework: Framework, member: Member) -> Json:
     job = member.job
+    pod = template.with_metadata(template_of(framework, member), annotations={labels.JOB_UID: job.meta.uid})
+    kept = {key: value for key, value in pod["metadata"]["labels"].items() if key not in JOBS_OWN}
+    pod["metadata"]["labels"] = kept
     return {
         "apiVersion": JOBS.api_version,
         "kind": JOBS.kind,
@@ -30,7 +37,7 @@ def job_of(framework: Framework, member: Member) -> Json:
             "labels": {"app": job.name, **labels.pod_labels(framework, member)},
             "ownerReferences": [owner_reference(job)],
         },
-        "spec": {**job.delegated, "template": template_of(framework, member)},
+        "spec": {**job.delegated, "template": pod},
     }
 
 

@@ -26,6 +26,8 @@ KUBE_BATCH = Resource("scheduling.incubator.k8s.io", "v1alpha1", "podgroups", "P
 GROUP_NAME = "scheduling.k8s.io/group-name"
 TASK_SPEC = "volcano.sh/task-spec"
 POD_GROUP = "scheduling.x-k8s.io/pod-group"
+QUEUE_NAME = "scheduling.volcano.sh/queue-name"
+"""Annotation of a job: the queue, where its policy names none."""
 
 
 def resource_of(settings: Settings) -> Resource | None:
@@ -116,9 +118,10 @@ def _spec(observed: Observed, resource: Resource) -> Json:
     if resource == VOLCANO:
         # A queue, once chosen, stays: moving a live group between queues confuses Volcano's accounting.
         held = observed.pod_group.at("spec", "queue") if observed.pod_group else None
-        spec["queue"] = held or policy.queue or "default"
-        if policy.priority_class:
-            spec["priorityClassName"] = policy.priority_class
+        spec["queue"] = held or policy.queue or job.meta.annotations.get(QUEUE_NAME) or "default"
+        priority = observed.framework.priority_class(job)
+        if priority:
+            spec["priorityClassName"] = priority
     elif policy.schedule_timeout_seconds is not None:
         spec["scheduleTimeoutSeconds"] = policy.schedule_timeout_seconds
     if resources:
@@ -153,7 +156,6 @@ def _priority_class(job: Job, role: str) -> str:
 
 
 def _requested(container: Json) -> Json:
-    """Requests; a container that states none at all gets its limits as requests from Kubernetes itself."""
+    """Requests; whatever is limited but not requested, Kubernetes itself requests to the limit."""
     resources = container.get("resources", {})
-    amounts: Json = resources.get("requests", resources.get("limits", {}))
-    return amounts
+    return {**resources.get("limits", {}), **resources.get("requests", {})}

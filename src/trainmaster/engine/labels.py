@@ -14,12 +14,15 @@ JOB_ROLE = PREFIX + "job-role"
 ATTEMPT = "trainmaster.dev/attempt"
 """Annotation: which incarnation of its slot a pod is; absent on the first."""
 
+JOB_UID = "trainmaster.dev/job-uid"
+"""Annotation of pods that a Kubernetes Job makes for us: whose they are, beyond that Job."""
+
 APPLIED = "trainmaster.dev/applied"
 """Annotation: hash of what we last wrote into a companion, so that drift shows without comparing defaults."""
 
 
 def job_labels(framework: Framework, job: Job) -> dict[str, str]:
-    return {OPERATOR_NAME: framework.controller_name, JOB_NAME: job.name}
+    return {OPERATOR_NAME: framework.operator_name, JOB_NAME: job.name}
 
 
 def role_labels(framework: Framework, job: Job, role: str) -> dict[str, str]:

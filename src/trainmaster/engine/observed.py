@@ -43,7 +43,7 @@ class Observed:
         wanted = {slot: pod for slot, pod in self.pod_at.items() if self.is_wanted(slot)}
         services = {service.metadata.name: service for service in self.owned_services}
         delegates = {role.name: found for role in self.framework.roles if (found := self._delegate(role.name))}
-        object.__setattr__(self, "job", replace(self.job, seen=Sight(wanted, services, delegates)))
+        object.__setattr__(self, "job", replace(self.job, seen=Sight(wanted, services, delegates, self.companions)))
 
     @cached_property
     def owned_pods(self) -> tuple[Pod, ...]:
@@ -104,19 +104,23 @@ class Observed:
 
     def _count(self, role: str) -> Count:
         pods = {index: pod for (of, index), pod in self.pod_at.items() if of == role and self.is_wanted((of, index))}
-        remembered = {i for i in self.job.status.completed.get(role, ()) if self.is_wanted((role, i)) and i not in pods}
         phase = {index: pod.status.phase for index, pod in pods.items()}
         running = {index for index in pods if phase[index] == "Running"}
-        leaving = {index for index in running if pods[index].metadata.is_terminating}
-        done = {index for index in pods if phase[index] == "Succeeded"}
+        leaving = {index for index in pods if self._is_leaving(pods[index])}
+        completed = self.job.status.completed.get(role, ())
+        remembered = {i for i in completed if self.is_wanted((role, i)) and (i not in pods or i in leaving)}
+        done = {index for index in pods if phase[index] == "Succeeded"} - leaving
         names = self.container_names(role)
         return Count(
             active=frozenset(running - leaving),
             succeeded=frozenset(done | remembered),
-            failed=frozenset(leaving | {index for index in pods if phase[index] == "Failed"}),
+            failed=frozenset((leaving | {index for index in pods if phase[index] == "Failed"}) - remembered),
             completed=frozenset({index for index in done if pods[index].exit_code(names) == 0} | remembered),
             ready=frozenset(index for index in running - leaving if pods[index].is_ready),
         )
+
+    def _is_leaving(self, pod: Pod) -> bool:
+        return pod.metadata.is_terminating and (self.framework.replaces_deleted or pod.status.phase == "Running")
 
     def container_names(self, role: str) -> tuple[str, ...]:
         """Under which names the training container of a role may be found in its pod's status."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from trainmaster.api.framework import Messages
+from trainmaster.api.framework import Framework, Messages
 from trainmaster.api.job import Job
 from trainmaster.api.problem import Problem
 from trainmaster.api.status import Condition, JobStatus, with_condition
@@ -31,7 +31,7 @@ from trainmaster.engine import (
     ttl,
 )
 from trainmaster.engine import status as statuses
-from trainmaster.engine.actions import Action, Delete, Event, Mark
+from trainmaster.engine.actions import Action, Delete, Event, Mark, Patch
 from trainmaster.engine.cleanup import plan_cleanup
 from trainmaster.engine.observed import Observed
 from trainmaster.engine.restarts import Failure
@@ -51,7 +51,7 @@ class Plan:
 def plan(observed: Observed, now: float) -> Plan:
     job = observed.job
     if job.meta.is_terminating:
-        return Plan(job.status)
+        return _leaving(observed)
     if job.status.is_finished:
         return _told(observed, _finished(observed, now))
     if job.policy.suspend:
@@ -59,10 +59,12 @@ def plan(observed: Observed, now: float) -> Plan:
     return _told(observed, _active(observed, now))
 
 
-def plan_rejected(job: Job, problems: Sequence[Problem], now: float, *, has_pods: bool) -> Plan:
+def plan_rejected(framework: Framework, job: Job, problems: Sequence[Problem], now: float, *, has_pods: bool) -> Plan:
     """A job that cannot be read. If it already runs, an edit broke it: its pods are worth more than the edit, so
     they are left alone and the user is told. Otherwise it has failed before it began."""
-    if job.status.is_finished or job.meta.is_terminating:
+    if job.meta.is_terminating:
+        return Plan(job.status, tuple(_released(framework, job)))
+    if job.status.is_finished:
         return Plan(job.status)
     reason = f"{job.kind}FailedValidation"
     message = f"{job.kind} failed validation because " + "; ".join(map(str, problems))
@@ -70,7 +72,24 @@ def plan_rejected(job: Job, problems: Sequence[Problem], now: float, *, has_pods
     if has_pods:
         return Plan(job.status, events=(event,))
     status = with_condition(statuses.created(job, Messages(), now), "Failed", True, reason, message, now)
+    status = msgspec.structs.replace(status, report=dict(framework.report(job, status, {})))
     return Plan(statuses.ended(status, now), events=(event,), marks=tuple(_marks(_changed(job.status, status))))
+
+
+def _leaving(observed: Observed) -> Plan:
+    """A job that is being deleted: its objects go with it by themselves, and nothing of ours is to hold it."""
+    job = observed.job
+    releases = tuple(_released(observed.framework, job))
+    report = observed.framework.report(job, job.status, observed.counts) if not releases else {}
+    status = msgspec.structs.replace(job.status, report=dict(report)) if report else job.status
+    return Plan(status, releases)
+
+
+def _released(framework: Framework, job: Job) -> Iterator[Patch]:
+    kept = [mark for mark in job.meta.finalizers if mark not in framework.finalizers]
+    if len(kept) < len(job.meta.finalizers):
+        body = {"metadata": {"resourceVersion": job.meta.resource_version, "finalizers": kept}}
+        yield Patch(job.resource, job.meta, body)
 
 
 def _finished(observed: Observed, now: float) -> Plan:
@@ -80,10 +99,13 @@ def _finished(observed: Observed, now: float) -> Plan:
         last = max((c.last_transition_time or "" for c in status.conditions), default="")
         status = msgspec.structs.replace(status, completion_time=last or timestamp.render(now))
     left = ttl.remaining(job, status, now)
-    if left == 0:
+    if left == 0 and not observed.framework.outlives_ttl:
         return Plan(status, (Delete(job.resource, job.meta),), marks=("deleted",))
     policy = observed.framework.cleaning(job, succeeded=status.is_true("Succeeded"))
-    return Plan(status, tuple(plan_cleanup(observed, policy)), wake_after=left)
+    expired = delegates.plan_removal(observed, unfinished_only=False) if left == 0 else ()
+    cleanup = {(a.resource, a.name): a for a in (*plan_cleanup(observed, policy), *expired)}
+    is_awaited = observed.jobs or not observed.framework.outlives_ttl
+    return Plan(status, tuple(cleanup.values()), wake_after=left if left and is_awaited else None)
 
 
 def _suspended(observed: Observed, now: float) -> Plan:
@@ -102,7 +124,7 @@ def _active(observed: Observed, now: float) -> Plan:
         status = suspend.resumed(job, messages, status, now)
     if gang.is_holding(observed) and not observed.owned_pods:
         return _held(observed, status, now)
-    status = statuses.tallied(observed, statuses.started(status, now))
+    status = statuses.tallied(observed, statuses.started(observed, status, now))
     failures = restarts.failures_of(observed)
     outcome = _outcome(observed, status, failures, now)
     return outcome or _working(observed, status, failures, now)
@@ -131,7 +153,8 @@ def _outcome(observed: Observed, status: JobStatus, failures: Sequence[Failure],
             return _ended(observed, ended, now, policy)
     ending = observed.framework.ending(job, observed.counts)
     if ending is not None:
-        return _ended(observed, statuses.failed_because(job, status, ending.message, now, ending.reason), now)
+        unseen = statuses.never_ran(observed, status, now)
+        return _ended(observed, statuses.failed_because(job, unseen, ending.message, now, ending.reason), now)
     fatal = next((failure for failure in failures if failure.is_fatal), None)
     if fatal is not None:
         return _ended(observed, statuses.failed(observed, statuses.running(observed, status, now), fatal, now), now)

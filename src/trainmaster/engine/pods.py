@@ -13,6 +13,7 @@ from trainmaster.engine.observed import Observed
 from trainmaster.engine.owner import owner_reference
 from trainmaster.objects import template
 from trainmaster.objects.meta import Json, mutable
+from trainmaster.objects.pod import Pod
 from trainmaster.objects.resource import PODS
 
 
@@ -31,12 +32,17 @@ def template_of(framework: Framework, member: Member) -> Json:
 def plan_annotations(observed: Observed) -> Iterator[Patch]:
     """Annotations of living pods that are no longer current."""
     for member in observed.job.members():
-        pod = observed.pod_at.get((member.role, member.index))
-        if pod is None or pod.is_finished or pod.metadata.is_terminating:
-            continue
         wanted = observed.framework.annotations(member)
-        if any(pod.metadata.annotations.get(name) != value for name, value in wanted.items()):
-            yield Patch(PODS, pod.metadata, {"metadata": {"annotations": dict(wanted)}})
+        for pod in _pods_of(observed, member):
+            is_current = all(pod.metadata.annotations.get(name) == value for name, value in wanted.items())
+            if not is_current and not pod.is_finished and not pod.metadata.is_terminating:
+                yield Patch(PODS, pod.metadata, {"metadata": {"annotations": dict(wanted)}})
+
+
+def _pods_of(observed: Observed, member: Member) -> tuple[Pod, ...]:
+    delegate = observed.job.seen.delegates.get(member.role)
+    pod = observed.pod_at.get((member.role, member.index))
+    return delegate.pods if delegate is not None else (pod,) if pod is not None else ()
 
 
 def _common(framework: Framework, member: Member) -> Json:

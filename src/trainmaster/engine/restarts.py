@@ -72,7 +72,8 @@ def _failure(observed: Observed, slot: Slot) -> Failure:
     attempt = attempt_of(pod.metadata.annotations)
     counted = observed.job.status.attempts.get(f"{slot[0].lower()}-{slot[1]}", 0) > attempt
     verdict = _verdict(observed, slot[0], pod)
-    if verdict is not Verdict.FATAL and pod.metadata.is_terminating and not counted:
+    is_spared = verdict is not Verdict.FATAL or observed.framework.replaces_deleted
+    if is_spared and pod.metadata.is_terminating and not counted:
         verdict = Verdict.LEAVING  # somebody else deletes it, whatever it makes of its last seconds
     return Failure(slot, pod, verdict, attempt, counted)
 
@@ -87,6 +88,6 @@ def _verdict(observed: Observed, role: str, pod: Pod) -> Verdict:
     if policy == "ExitCode":
         code = pod.exit_code(observed.container_names(role))
         # No code means that the pod was lost with its node or evicted: not the program's fault.
-        retryable = code is None or is_retryable(code, compat_2021=compat)
+        retryable = code is None or is_retryable(code, compat_2021=compat or observed.framework.exit_codes_2021)
         return Verdict.REPLACE if retryable else Verdict.FATAL_EXIT_CODE
-    return Verdict.REPLACE if observed.framework.replaces_evicted and not compat else Verdict.FATAL
+    return Verdict.REPLACE if observed.framework.replaces_failed(observed.job) and not compat else Verdict.FATAL

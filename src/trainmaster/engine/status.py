@@ -22,8 +22,9 @@ def created(job: Job, messages: Messages, now: float) -> JobStatus:
     return with_condition(status, "Created", True, f"{job.kind}Created", messages.text("created", job), now)
 
 
-def started(status: JobStatus, now: float) -> JobStatus:
-    if status.start_time is not None:
+def started(observed: Observed, status: JobStatus, now: float, *, is_running: bool = False) -> JobStatus:
+    is_early = observed.framework.starts_when_running and not is_running
+    if status.start_time is not None or is_early:
         return status
     return msgspec.structs.replace(status, start_time=timestamp.render(now))
 
@@ -58,7 +59,7 @@ def _selector(observed: Observed, role: str) -> str:
 def running(observed: Observed, status: JobStatus, now: float) -> JobStatus:
     if not observed.framework.is_running(observed.job, observed.counts):
         return status
-    return _told(observed, status, "Running", now)
+    return started(observed, _told(observed, status, "Running", now), now, is_running=True)
 
 
 def restarting(observed: Observed, status: JobStatus, failures: Sequence[Failure], now: float) -> JobStatus:
@@ -66,15 +67,14 @@ def restarting(observed: Observed, status: JobStatus, failures: Sequence[Failure
     role = first.slot[0]
     if first.verdict is Verdict.LEAVING:
         return _told(observed, status, "Restarting", now, role, len(observed.counts[role].failed))
-    message = f"job {observed.job.name} is restarting because {role} replica(s) failed."
+    message = observed.framework.messages(observed.job).text("replacing", observed.job, role=role)
     return with_condition(status, "Restarting", True, f"{observed.job.kind}Restarting", message, now)
 
 
 def succeeded(observed: Observed, status: JobStatus, now: float) -> JobStatus:
     """What still ran when the job was decided has done its part: it counts as succeeded."""
-    status = _ran(observed, status, now)
+    status = never_ran(observed, _ran(observed, status, now), now)
     status = _told(observed, status, "Succeeded", now)
-    status = _never_ran(observed, status, now)
     finished = {
         role: msgspec.structs.replace(held, active=0, succeeded=held.succeeded + held.active)
         for role, held in status.replica_statuses.items()
@@ -85,10 +85,11 @@ def succeeded(observed: Observed, status: JobStatus, now: float) -> JobStatus:
 def failed(observed: Observed, status: JobStatus, failure: Failure, now: float) -> JobStatus:
     status = _ran(observed, status, now)
     role = failure.slot[0]
-    if failure.verdict is Verdict.FATAL_EXIT_CODE:
-        message = f'job "{observed.job.name}" is failing because "{role}" replica(s) failed.'
-        return failed_because(observed.job, status, message, now)
     count = len(observed.counts[role].failed)
+    if failure.verdict is Verdict.FATAL_EXIT_CODE:
+        messages = observed.framework.messages(observed.job)
+        message = messages.text("failing", observed.job, role=role, count=count)
+        return failed_because(observed.job, status, message, now)
     return ended(_told(observed, status, "Failed", now, role, count), now)
 
 
@@ -114,8 +115,8 @@ def _ran(observed: Observed, status: JobStatus, now: float) -> JobStatus:
     return _told(observed, status, "Running", now) if never and observed.framework.always_ran else status
 
 
-def _never_ran(observed: Observed, status: JobStatus, now: float) -> JobStatus:
-    """For clients that wait for Running to say something."""
+def never_ran(observed: Observed, status: JobStatus, now: float) -> JobStatus:
+    """For clients that wait for Running to say something. Said before the end is: what comes last is what users see."""
     messages = observed.framework.messages(observed.job)
     if not messages.never_ran or status.condition("Running") is not None:
         return status

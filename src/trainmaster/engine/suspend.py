@@ -37,7 +37,8 @@ def plan_suspension(observed: Observed) -> Iterator[Action]:
         if not pod.metadata.is_terminating:
             yield Delete(PODS, pod.metadata)
     for service in observed.owned_services:
-        if not service.metadata.is_terminating:
+        is_a_replicas = observed.slot_of(service.metadata.name) is not None  # others are companions
+        if is_a_replicas and not service.metadata.is_terminating:
             yield Delete(SERVICES, service.metadata)
     yield from delegates.plan_removal(observed, unfinished_only=False)
     yield from gang.plan_removal(observed)

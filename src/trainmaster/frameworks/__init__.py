@@ -7,20 +7,27 @@ in which they are listed everywhere; others come from installed packages through
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import entry_points
 
 from trainmaster.api.framework import Framework
 from trainmaster.frameworks.jax import JAX
+from trainmaster.frameworks.mindspore import MindSpore
+from trainmaster.frameworks.mpi import MPI
 from trainmaster.frameworks.mxnet import MXNet
 from trainmaster.frameworks.paddle import Paddle
+from trainmaster.frameworks.paddle_batch import PaddleBatch
 from trainmaster.frameworks.pytorch import PyTorch
 from trainmaster.frameworks.tensorflow import TensorFlow
 from trainmaster.frameworks.xgboost import XGBoost
 from trainmaster.objects.resource import Resource
 
 ENTRY_POINT = "trainmaster.frameworks"
-BUILT_IN: tuple[Framework, ...] = (TensorFlow(), PyTorch(), XGBoost(), MXNet(), Paddle(), JAX())
+BUILT_IN: tuple[Framework, ...] = (
+    *(TensorFlow(), PyTorch(), MPI(), XGBoost(), MXNet(), Paddle(), JAX()),
+    *(MindSpore(), PaddleBatch()),
+)
 
 __all__ = ["BUILT_IN", "ENTRY_POINT", "UnknownScheme", "enabled", "registered", "serving"]
 
@@ -37,16 +44,24 @@ def registered() -> tuple[Framework, ...]:
 
 
 def enabled(schemes: tuple[str, ...]) -> tuple[Framework, ...]:
-    """The frameworks behind these kinds, whatever their case; all of them if none is named."""
+    """The frameworks behind these kinds, whatever their case; all of them if none is named.
+
+    `KIND.GROUP` tells two kinds of one name apart.
+    """
     if not schemes:
         return registered()
     wanted = {scheme.lower() for scheme in schemes}
-    kinds = {framework: {resource.kind.lower() for resource in framework.served} for framework in registered()}
+    kinds = {framework: set(_names(framework)) for framework in registered()}
     unknown = wanted.difference(*kinds.values())
     if unknown:
         known = ", ".join(dict.fromkeys(framework.kind for framework in registered()))
         raise UnknownScheme(f"unknown scheme {', '.join(sorted(unknown))}; known are {known}")
     return tuple(framework for framework in registered() if kinds[framework] & wanted)
+
+
+def _names(framework: Framework) -> Iterator[str]:
+    for resource in framework.served:
+        yield from (resource.kind.lower(), f"{resource.kind}.{resource.group}".lower())
 
 
 def serving(api_version: object, kind: object) -> tuple[Framework, Resource] | None:

@@ -10,10 +10,12 @@ from trainmaster.objects.template import EnvValue
 
 ELASTIC_POLICY = schema.record(
     {
-        "minReplicas": schema.integer(),
-        "maxReplicas": schema.integer(maximum=schema.MAX_REPLICAS),
-        "maxRestarts": schema.integer(),
-        "metrics": schema.array(schema.ANYTHING),
+        "minReplicas": schema.told(schema.integer(), "Fewest workers; maxReplicas, or their number, if unset."),
+        "maxReplicas": schema.told(
+            schema.integer(maximum=schema.MAX_REPLICAS), "Most workers; minReplicas, or their number, if unset."
+        ),
+        "maxRestarts": schema.told(schema.integer(), "Kept; Paddle's launcher has settings of its own."),
+        "metrics": schema.told(schema.array(schema.ANYTHING), "Kept; no HPA is made of it."),
     }
 )
 

@@ -15,19 +15,24 @@ from trainmaster.objects import template
 from trainmaster.objects.meta import Json
 from trainmaster.objects.resource import HORIZONTAL_POD_AUTOSCALERS
 
+PAIR = schema.record(
+    {"key": schema.told(schema.STRING, "Its name."), "value": schema.told(schema.STRING, "Its value.")}
+)
 ELASTIC_POLICY = schema.record(
     {
-        "minReplicas": schema.integer(),
-        "maxReplicas": schema.integer(maximum=schema.MAX_REPLICAS),
-        "maxRestarts": schema.integer(),
-        "metrics": schema.array(schema.ANYTHING),
-        "nProcPerNode": schema.integer(),
-        "rdzvBackend": schema.STRING,
-        "rdzvHost": schema.STRING,
-        "rdzvPort": schema.integer(1, 65535),
-        "rdzvId": schema.STRING,
-        "rdzvConf": schema.array(schema.record({"key": schema.STRING, "value": schema.STRING})),
-        "standalone": schema.BOOLEAN,
+        "minReplicas": schema.told(schema.integer(), "Fewest workers; maxReplicas, or their number, if unset."),
+        "maxReplicas": schema.told(
+            schema.integer(maximum=schema.MAX_REPLICAS), "Most workers; minReplicas, or their number, if unset."
+        ),
+        "maxRestarts": schema.told(schema.integer(), "How often torchrun starts the ranks again."),
+        "metrics": schema.told(schema.array(schema.ANYTHING), "Of an HPA that scales the workers; none if unset."),
+        "nProcPerNode": schema.told(schema.integer(), "Deprecated: use spec.nprocPerNode."),
+        "rdzvBackend": schema.told(schema.STRING, "How workers meet; c10d if unset."),
+        "rdzvHost": schema.told(schema.STRING, "Where; worker 0 if unset."),
+        "rdzvPort": schema.told(schema.integer(1, 65535), "At which port; that of worker 0 if unset."),
+        "rdzvId": schema.told(schema.STRING, "The name of their meeting."),
+        "rdzvConf": schema.told(schema.array(PAIR), "Further settings of the backend."),
+        "standalone": schema.told(schema.BOOLEAN, "Each worker by itself (torchrun --standalone)."),
     }
 )
 

@@ -119,20 +119,21 @@ class Applier:
         async with self._slots:
             try:
                 self._check_leading()
-                await self._do(action, job)
+                is_news = await self._do(action, job)
             except KubeError as error:
                 outcome.failed.append((action, error))
             else:
-                outcome.done.append(action)
+                outcome.done += [action] if is_news else []
 
     def _check_leading(self) -> None:
         if not self._may_write():
             raise NotLeading("another process may be leading by now")
 
-    async def _do(self, action: Action, job: Job) -> None:
+    async def _do(self, action: Action, job: Job) -> bool:
+        """Whether users are to hear of it."""
         match action:
             case Create():
-                await self._create(action, job)
+                return await self._create(action, job)
             case Patch(resource, target, body):
                 changed = await self._client.patch(
                     resource, target.name, body, target.namespace, type=self._world.type(resource)
@@ -140,18 +141,21 @@ class Applier:
                 self._world.cache(resource).wrote(changed)
             case Delete():
                 await self._delete(action)
+        return True
 
-    async def _create(self, action: Create, job: Job) -> None:
+    async def _create(self, action: Create, job: Job) -> bool:
+        """Whether it is new: what an older operator has made is not."""
         resource = action.resource
         kind = self._world.type(resource)
         body = {**action.body, **action.secret()} if action.secret is not None else action.body
         try:
-            made = await self._client.create(resource, body, job.namespace, type=kind)
+            made, is_new = await self._client.create(resource, body, job.namespace, type=kind), True
         except AlreadyExists:
-            made = await self._adopt(action, job)
+            made, is_new = await self._adopt(action, job)
         self._world.cache(resource).wrote(made)
+        return is_new
 
-    async def _adopt(self, action: Create, job: Job) -> Stored:
+    async def _adopt(self, action: Create, job: Job) -> tuple[Stored, bool]:
         """The object that stands there, if it is the job's: made by a pass we forgot, or by an older operator.
         That one may have labelled it otherwise, so that our watch does not see it: then it gets our labels too."""
         resource, kind = action.resource, self._world.type(action.resource)
@@ -162,10 +166,10 @@ class Applier:
                 f"rename the job, or remove that object"
             )
         wanted = action.body["metadata"].get("labels", {})
-        if labels.JOB_NAME in wanted and labels.JOB_NAME not in held.metadata.labels:
-            body = {"metadata": {"resourceVersion": held.metadata.resource_version, "labels": wanted}}
-            held = await self._client.patch(resource, action.name, body, job.namespace, type=kind)
-        return held
+        if labels.JOB_NAME not in wanted or labels.JOB_NAME in held.metadata.labels:
+            return held, True
+        body = {"metadata": {"resourceVersion": held.metadata.resource_version, "labels": wanted}}
+        return await self._client.patch(resource, action.name, body, job.namespace, type=kind), False
 
     async def _delete(self, action: Delete) -> None:
         resource, target = action.resource, action.target

@@ -12,11 +12,15 @@ from trainmaster.api.framework import Framework
 from trainmaster.api.settings import Settings
 from trainmaster.engine import gang
 from trainmaster.objects.meta import Json
-from trainmaster.objects.resource import EVENTS, LEASES, PODS, PRIORITY_CLASSES, SERVICES, Resource
+from trainmaster.objects.resource import EVENTS, JOBS, LEASES, PODS, PRIORITY_CLASSES, SERVICES, Resource
+from trainmaster.operator import install_webhooks
 
 NAME = "trainmaster"
 LABELS = {"app.kubernetes.io/name": NAME, "control-plane": NAME}
-OWNED_VERBS = ("get", "list", "watch", "create", "patch", "delete")
+USER = 65532
+"""Uid and gid in our image: nobody's, on any machine."""
+
+KEEPING_VERBS = ("get", "list", "watch", "create", "patch")
 READ_VERBS = ("list", "watch")
 
 
@@ -32,6 +36,14 @@ class Installation:
     gang_scheduler_name: str = ""
     compat: str = ""
     cel: bool = False
+    replicas: int = 2
+    """Of the operator: one leads, the others wait to take over."""
+
+    webhooks: str = ""
+    """Register admission webhooks: `validating`, or `all` with defaulting too. Empty registers none."""
+
+    webhook_failure_policy: str = "Ignore"
+    """What happens to jobs while no webhook answers: `Ignore` lets them in, `Fail` keeps them out."""
 
 
 def manifests(installation: Installation) -> Iterator[Json]:
@@ -41,7 +53,15 @@ def manifests(installation: Installation) -> Iterator[Json]:
     yield _object(installation, "v1", "ServiceAccount")
     yield from _rights(installation)
     yield _metrics_service(installation)
+    yield from install_webhooks.webhooks(installation, NAME, LABELS)
     yield _deployment(installation)
+    if installation.replicas > 1:  # of a lone operator none could ever be evicted, and no node drained
+        yield _object(
+            installation,
+            "policy/v1",
+            "PodDisruptionBudget",
+            spec={"minAvailable": 1, "selector": {"matchLabels": LABELS}},
+        )
 
 
 def crds(frameworks: Iterable[Framework], *, cel: bool = False) -> Iterator[Json]:
@@ -52,19 +72,34 @@ def crds(frameworks: Iterable[Framework], *, cel: bool = False) -> Iterator[Json
 
 def rules(installation: Installation) -> list[Json]:
     """What the operator does to jobs and their objects, and nothing beyond."""
-    settings = Settings(gang_scheduler=installation.gang_scheduler_name)
     jobs = [resource for framework in installation.frameworks for resource in framework.served]
-    companions = {r for framework in installation.frameworks for r in framework.companion_resources} - {PODS, SERVICES}
-    group = gang.resource_of(settings)
-    owned = [PODS, SERVICES, *sorted(companions), *([group] if group else [])]
+    marked = [r for framework in installation.frameworks if _marks_jobs(framework) for r in framework.served]
+    passing, lasting = _owned(installation)
     return [
         *_rules(jobs, (*READ_VERBS, "delete")),
+        *_rules(marked, ("patch",)),
         *_rules(jobs, ("update",), "/status"),
         *_rules(jobs, ("update",), "/finalizers"),  # for owner references that block deletion
-        *_rules(owned, OWNED_VERBS),
+        *_rules(passing, (*KEEPING_VERBS, "delete")),
+        *_rules(lasting, KEEPING_VERBS),
         *(dict(rule) for framework in installation.frameworks for rule in framework.grants),
         *_rules([EVENTS], ("create", "patch")),
     ]
+
+
+def _owned(installation: Installation) -> tuple[list[Resource], list[Resource]]:
+    """What the operator makes: the kinds that it also removes, and those that only ever go with their job."""
+    companions = {r for framework in installation.frameworks for r in framework.companion_resources} - {PODS, SERVICES}
+    removed = {r for f in installation.frameworks for r in {*f.companion_resources} - {*f.lasting_resources}}
+    delegates = {JOBS for framework in installation.frameworks if framework.delegates}
+    group = gang.resource_of(Settings(gang_scheduler=installation.gang_scheduler_name))
+    passing = [PODS, SERVICES, *sorted((companions & removed) | delegates), *([group] if group else [])]
+    return passing, sorted(companions - removed)
+
+
+def _marks_jobs(framework: Framework) -> bool:
+    """Whether jobs themselves are changed: finalizers of older operators taken off, ports written on them."""
+    return bool(framework.finalizers or framework.host_ports)
 
 
 def _rules(resources: Iterable[Resource], verbs: tuple[str, ...], subresource: str = "") -> Iterator[Json]:
@@ -82,6 +117,11 @@ def _rights(installation: Installation) -> Iterator[Json]:
     if gang.resource_of(Settings(gang_scheduler=installation.gang_scheduler_name)) is not None:
         # PriorityClasses belong to no namespace, so the right to read them cannot either.
         yield from _granted(installation, f"{NAME}-priorities", [*_rules([PRIORITY_CLASSES], READ_VERBS)], "")
+    if scope:
+        # To tell jobs elsewhere that nobody runs them. The operator also works where this is taken away from it.
+        jobs = [resource for framework in installation.frameworks for resource in framework.served]
+        granted = [*_rules(jobs, ("list",)), *_rules([EVENTS], ("create", "patch"))]
+        yield from _granted(installation, f"{NAME}-outside", granted, "")
     leases = [*_rules([LEASES], ("get", "create", "update"))]
     yield from _granted(installation, f"{NAME}-leader-election", leases, installation.namespace)
 
@@ -107,7 +147,8 @@ def _object(installation: Installation, api_version: str, kind: str, **content: 
 
 
 def _metrics_service(installation: Installation) -> Json:
-    ports = [{"name": "metrics", "port": 8080, "targetPort": "metrics"}]
+    # Without the protocol, server-side apply refuses it before Kubernetes 1.21.
+    ports = [{"name": "metrics", "port": 8080, "targetPort": "metrics", "protocol": "TCP"}]
     return _object(installation, "v1", "Service", spec={"selector": LABELS, "ports": ports})
 
 
@@ -115,15 +156,31 @@ def _deployment(installation: Installation) -> Json:
     pod = {
         "serviceAccountName": NAME,
         "terminationGracePeriodSeconds": 20,
-        "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER,
+            "runAsGroup": USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "topologySpreadConstraints": [_spread()],
         "containers": [_container(installation)],
     }
     spec = {
-        "replicas": 2,
+        "replicas": installation.replicas,
         "selector": {"matchLabels": LABELS},
         "template": {"metadata": {"labels": LABELS}, "spec": pod},
     }
     return _object(installation, "apps/v1", "Deployment", spec=spec)
+
+
+def _spread() -> Json:
+    """On different nodes, so that one node's end is not everybody's; on the same where there is but one."""
+    return {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": LABELS},
+    }
 
 
 def _container(installation: Installation) -> Json:
@@ -134,7 +191,11 @@ def _container(installation: Installation) -> Json:
         "name": NAME,
         "image": installation.image,
         "args": _arguments(installation),
-        "ports": [{"name": "metrics", "containerPort": 8080}, {"name": "health", "containerPort": 8081}],
+        "ports": [
+            _port("metrics", 8080),
+            _port("health", 8081),
+            *install_webhooks.ports(installation),
+        ],
         "livenessProbe": {**probe("/healthz"), "initialDelaySeconds": 15},
         "readinessProbe": probe("/readyz"),
         "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}},
@@ -146,9 +207,15 @@ def _container(installation: Installation) -> Json:
     }
 
 
+def _port(name: str, number: int) -> Json:
+    return {"name": name, "containerPort": number, "protocol": "TCP"}
+
+
 def _arguments(installation: Installation) -> list[str]:
-    flags = ["operator", "--leader-elect", f"--leader-election-namespace={installation.namespace}"]
+    """The Lease lies in the operator's own namespace, which it knows by itself."""
+    flags = ["operator", "--leader-elect"]
     flags += [f"--enable-scheme={scheme}" for scheme in installation.schemes]
+    flags += install_webhooks.arguments(installation)
     given = {
         "namespace": installation.watch_namespace,
         "gang-scheduler-name": installation.gang_scheduler_name,

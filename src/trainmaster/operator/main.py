@@ -19,6 +19,7 @@ from trainmaster.kube.lease import LeaderElector
 from trainmaster.kube.manager import Manager
 from trainmaster.kube.metrics import KubeMetrics
 from trainmaster.kube.transport import HttpTransport, Transport
+from trainmaster.operator import webhook_server
 from trainmaster.operator.options import Options
 from trainmaster.operator.wiring import Parts, assemble
 
@@ -60,7 +61,9 @@ async def operate(
     try:
         parts = Parts(options, frameworks.enabled(options.schemes), client, manager, metrics, now)
         await assemble(parts)
-        manager.add_server(_health(options, manager, metrics))
+        health = _health(options, manager, metrics)
+        manager.add_server(health)
+        webhook_server.add(parts, health, home)
         if options.leader_elect:
             manager.set_elector(_elector(options, client, metrics, home, now))
         await manager.run(stop)

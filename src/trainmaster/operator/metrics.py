@@ -17,6 +17,9 @@ class JobMetrics:
             mark: Counter(f"training_operator_jobs_{mark}_total", f"Jobs {mark}", LABELS, registry=registry)
             for mark in MARKS
         }
+        self._mpi = {
+            mark: Counter(f"mpi_operator_jobs_{mark}_total", f"MPIJobs {mark}", registry=registry) for mark in MARKS
+        }
         texts = {
             "created_pods": "Pods created",
             "deleted_pods": "Pods deleted",
@@ -30,6 +33,8 @@ class JobMetrics:
 
     def marked(self, mark: Mark, namespace: str, framework: str) -> None:
         self._jobs[mark].labels(namespace, framework).inc()
+        if framework == "mpi":  # again under the names of mpi-operator's dashboards
+            self._mpi[mark].inc()
         if mark == "restarted":
             self._failed_pods.inc()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from trainmaster.api.settings import InitContainer, Settings
+from trainmaster.api.settings import COORDINATOR_IMAGE, KUBECTL_DELIVERY_IMAGE, InitContainer, Settings
 
 LEADER_ELECTION_ID = "1ca428e5.training-operator.kubeflow.org"
 """training-operator's lease name: during a take-over the two never lead at once."""
@@ -25,9 +25,26 @@ class Options:
     leader_elect: bool = False
     leader_election_id: str = LEADER_ELECTION_ID
     leader_election_namespace: str = ""
+    webhook_bind_address: str = ""
+    """Where admission webhooks are served; empty or 0 is off."""
+
+    webhook_service: str = ""
+    """NAME.NAMESPACE by which the API server calls us; empty is trainmaster-webhook in the operator's own namespace."""
+
+    webhook_cert_dir: str = ""
+    """Where somebody else keeps our certificate; empty, and we keep one ourselves."""
+
     gang_scheduler_name: str = ""
     enable_gang_scheduling: bool | None = None
     """Flag of the operators before 1.6: with it, the scheduler's name defaults to volcano."""
+
+    kubectl_delivery_image: str = KUBECTL_DELIVERY_IMAGE
+    coordinator_image: str = COORDINATOR_IMAGE
+    port_range: str = "35000,65000"
+    """The first and the last port that are dealt out to jobs on their nodes' network."""
+
+    etcd_server: str = ""
+    """`host:port`, several with commas between."""
 
     cluster_domain: str = ""
     compat: str = ""
@@ -40,6 +57,9 @@ class Options:
             cluster_domain=self.cluster_domain,
             gang_scheduler=self._gang_scheduler,
             init_container=self.init_container,
+            kubectl_delivery_image=self.kubectl_delivery_image,
+            coordinator_image=self.coordinator_image,
+            etcd_servers=tuple(one.strip() for one in self.etcd_server.split(",") if one.strip()),
         )
 
     @property

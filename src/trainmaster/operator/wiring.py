@@ -32,12 +32,15 @@ from trainmaster.objects.resource import (
     SERVICES,
     Resource,
 )
-from trainmaster.operator import discovery
+from trainmaster.operator import discovery, hostports
 from trainmaster.operator.apply import Applier
+from trainmaster.operator.elastic import Etcd
+from trainmaster.operator.hostports import HostPorts
 from trainmaster.operator.metrics import JobMetrics
 from trainmaster.operator.observe import World
 from trainmaster.operator.options import Options
-from trainmaster.operator.reconcile import Reconciler
+from trainmaster.operator.outside import Outside
+from trainmaster.operator.reconcile import Reconciler, Supplies
 
 log = logs.get(__name__)
 
@@ -73,8 +76,11 @@ async def assemble(parts: Parts) -> World:
     _route(world, queues)
     _add_caches(parts, world, settings, missing)
     job_metrics = JobMetrics(parts.metrics.registry)
+    supplies = _supplies(parts, world, settings)
     for framework in parts.frameworks:
-        _add_controllers(parts, framework, settings, world, queues, job_metrics)
+        _add_controllers(parts, framework, settings, world, queues, job_metrics, supplies)
+    if parts.options.namespace:
+        _look_outside(parts, frozenset(jobs) - missing)
     parts.manager.on_synced(_rest)
     return world
 
@@ -104,6 +110,7 @@ async def _suited(parts: Parts) -> tuple[Settings, frozenset[Resource]]:
 
 def _others(frameworks: Iterable[Framework], settings: Settings, missing: frozenset[Resource]) -> list[Resource]:
     companions = {settings.adapted(resource) for framework in frameworks for resource in framework.companion_resources}
+    companions |= {JOBS for framework in frameworks if framework.delegates}
     group = gang.resource_of(settings)
     return [*sorted(companions - missing - {PODS, SERVICES}), *([group] if group else [])]
 
@@ -142,12 +149,13 @@ def _add_controllers(
     world: World,
     queues: dict[Resource, WorkQueue[str]],
     job_metrics: JobMetrics,
+    supplies: Supplies,
 ) -> None:
     recorder = Recorder(parts.client, component=framework.controller_name, now=parts.now, on_result=parts.metrics.event)
     parts.manager.add_server(recorder, name=f"events of {framework.group} {framework.controller_name}")
     applier = Applier(parts.client, world, recorder, job_metrics, lambda: parts.manager.is_leader)
     for resource in framework.served:
-        reconciler = Reconciler(framework, resource, settings, world, applier, parts.now)
+        reconciler = Reconciler(framework, resource, settings, world, applier, supplies, parts.now)
         name = _title(resource)
         parts.manager.add_controller(
             Controller(
@@ -158,6 +166,25 @@ def _add_controllers(
                 metrics=parts.metrics.controller(name),
             )
         )
+
+
+def _look_outside(parts: Parts, jobs: Iterable[Resource]) -> None:
+    log.warning("watching one namespace only", namespace=parts.options.namespace)
+    recorder = Recorder(parts.client, component="trainmaster", now=parts.now, on_result=parts.metrics.event)
+    outside = Outside(
+        parts.client, recorder, sorted(jobs), parts.options.namespace, parts.now, lambda: parts.manager.is_leader
+    )
+    parts.manager.add_server(recorder, name="events outside")
+    parts.manager.add_server(outside, name="outside")
+
+
+def _supplies(parts: Parts, world: World, settings: Settings) -> Supplies:
+    ports = HostPorts(world, parts.frameworks, hostports.parse_range(parts.options.port_range))
+    if not settings.etcd_servers:
+        return Supplies(ports)
+    etcd = Etcd(settings.etcd_servers)
+    parts.manager.add_server(etcd, name="etcd")
+    return Supplies(ports, etcd)
 
 
 def _route(world: World, queues: dict[Resource, WorkQueue[str]]) -> None:

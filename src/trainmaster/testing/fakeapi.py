@@ -22,11 +22,26 @@ from typing import TypeAlias
 from trainmaster.kube import errors
 from trainmaster.kube.transport import Request, Response
 from trainmaster.objects.meta import Json, mutable
-from trainmaster.objects.resource import CONFIG_MAPS, EVENTS, LEASES, PODS, SERVICES, Resource
+from trainmaster.objects.resource import (
+    CONFIG_MAPS,
+    EVENTS,
+    JOBS,
+    LEASES,
+    PODS,
+    ROLE_BINDINGS,
+    ROLES,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+    Resource,
+)
 from trainmaster.testing.fakeapi_server import Server, json_answer, plural_in, status
 from trainmaster.testing.fakeapi_store import Object, Place, Refusal, Store, merge
 
-BUILT_IN = (PODS, SERVICES, EVENTS, LEASES, CONFIG_MAPS)
+BUILT_IN = (
+    *(PODS, SERVICES, EVENTS, LEASES, CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS),
+    *(ROLES, ROLE_BINDINGS, JOBS),
+)
 
 _REASONS = {
     400: "BadRequest",

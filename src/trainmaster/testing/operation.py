@@ -74,7 +74,8 @@ def submit(api: FakeApi, job: Json) -> Json:
     _, resource = found
     body = {key: value for key, value in job.items() if key != "status"}
     metadata = {key: value for key, value in body["metadata"].items() if key != "uid"}
-    return api.put(resource, {**body, "metadata": {**metadata, "generation": 1}})
+    author = {"manager": "kubectl", "operation": "Update", "apiVersion": job["apiVersion"]}
+    return api.put(resource, {**body, "metadata": {**metadata, "generation": 1, "managedFields": [author]}})
 
 
 def edit(api: FakeApi, job: Json) -> Json:

@@ -26,13 +26,21 @@ from trainmaster.engine import gang, labels
 from trainmaster.engine.actions import Create, Delete, Patch
 from trainmaster.engine.observed import Observed
 from trainmaster.engine.plan import Plan, plan
+from trainmaster.engine.services import service_of
 from trainmaster.objects import timestamp
 from trainmaster.objects.meta import Json, Meta, Object, OwnerReference, Service, ServiceSpec, mutable
-from trainmaster.objects.pod import ContainerState, ContainerStatus, Pod, PodStatus, Terminated
+from trainmaster.objects.pod import ContainerState, ContainerStatus, Pod, PodCondition, PodStatus, Terminated
 from trainmaster.objects.resource import PODS, SERVICES, Resource
+from trainmaster.testing.fakeapi_store import merge
 
+_COMPANIONS = (
+    *("ConfigMap", "Secret", "ServiceAccount", "Role", "RoleBinding"),
+    *("HorizontalPodAutoscaler", "PodDisruptionBudget"),
+)
 NOW = 1_700_000_000.0
 UID = "job-uid"
+CLUSTER_IP = "10.96.1.7"
+"""What every Service gets that is not headless."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +74,7 @@ class Scene:
         **template: Any,
     ) -> Scene:
         """A role with one training container; `template` goes into the pod template's spec."""
-        container = {"name": self.framework.container, "image": "example/train:1"}
+        container = {"name": self.framework.container or "main", "image": "example/train:1"}
         spec: dict[str, Any] = {"template": {"spec": {"containers": [container], **template}}}
         if metadata is not None:
             spec["template"]["metadata"] = metadata
@@ -74,8 +82,7 @@ class Scene:
             spec["replicas"] = replicas
         if restart is not None:
             spec["restartPolicy"] = restart
-        held = self.manifest["spec"].get(self.framework.replicas_field, {})
-        return self.spec(**{self.framework.replicas_field: {**held, name: spec}})
+        return self._declaring(name, spec)
 
     def spec(self, **fields: Any) -> Scene:
         return replace(self, manifest={**self.manifest, "spec": {**self.manifest["spec"], **fields}})
@@ -84,8 +91,14 @@ class Scene:
         return self.spec(runPolicy={**self.manifest["spec"].get("runPolicy", {}), **fields})
 
     def scaled(self, role: str, replicas: int) -> Scene:
-        held = self.manifest["spec"][self.framework.replicas_field]
-        return self.spec(**{self.framework.replicas_field: {**held, role: {**held[role], "replicas": replicas}}})
+        held: Any = self.framework.declared(self.manifest["spec"])
+        return self._declaring(role, {**held[role], "replicas": replicas})
+
+    def _declaring(self, role: str, spec: Json) -> Scene:
+        field = self.framework.replicas_field
+        if not field:
+            return self.spec(**{role: spec})
+        return self.spec(**{field: {**self.manifest["spec"].get(field, {}), role: spec}})
 
     def having(self, **settings: Any) -> Scene:
         return replace(self, settings=replace(self.settings, **settings))
@@ -114,23 +127,54 @@ class Scene:
         terminating: bool = False,
         ended: float | None = None,
         owner: str = UID,
+        ready: bool = False,
+        ip: str = "",
+        reason: str = "",
+        message: str = "",
+        name: str = "",
+        born: str = "",
     ) -> Scene:
-        name = f"{self.name}-{role.lower()}-{index}"
+        name = name or self._named(role, index)
         ended_at = timestamp.render(self.now if ended is None else ended)
         terminated = Terminated(exit_code=exit_code, finished_at=ended_at) if exit_code is not None else None
         state = ContainerState(terminated=terminated)
-        container = ContainerStatus(name=self.framework.container, restart_count=restarts, state=state)
+        training = self.framework.container or "main"
+        container = ContainerStatus(name=training, restart_count=restarts, state=state)
         meta = Meta(
             name=name,
             namespace="default",
             uid=f"uid-{name}-{attempt}",
+            creation_timestamp=born,
             deletion_timestamp=timestamp.render(self.now) if terminating else None,
             annotations={labels.ATTEMPT: str(attempt)} if attempt else {},
             owner_references=(OwnerReference(uid=owner, controller=True),),
         )
         statuses = (container,) if exit_code is not None or restarts else ()
-        held = Pod(meta, PodStatus(phase=phase, container_statuses=statuses))
-        return replace(self, pods={**self.pods, name: held})
+        stands = PodStatus(
+            phase=phase,
+            reason=reason,
+            message=message,
+            pod_ip=ip,
+            conditions=(PodCondition("Ready", "True"),) if ready else (),
+            container_statuses=statuses,
+        )
+        return replace(self, pods={**self.pods, name: Pod(meta, stands)})
+
+    def _named(self, role: str, index: int) -> str:
+        alone = any(r.name == role and not r.numbered for r in self.framework.roles)
+        return f"{self.name}-{role.lower()}" + ("" if alone else f"-{index}")
+
+    def delegate(self, role: str, **stands: Any) -> Scene:
+        """The Kubernetes Job of a role; `stands` is its status."""
+        name = self._named(role, 0)
+        meta = Meta(name=name, namespace="default", uid=f"uid-{name}", owner_references=_owned_by(UID))
+        return self.other("Job", meta, {}, stands)
+
+    def delegated_pod(self, role: str, phase: str = "Running", attempt: int = 0, **more: Any) -> Scene:
+        """A pod that the Kubernetes Job of a role has made."""
+        name = self._named(role, 0)
+        born = timestamp.render(self.now + attempt)
+        return self.pod(role, 0, phase, name=f"{name}-{attempt}", owner=f"uid-{name}", born=born, **more)
 
     def all(self, phase: str, role: str = "", **more: Any) -> Scene:
         """Every wanted replica (of that role) with its Service, its pod in that phase."""
@@ -145,14 +189,15 @@ class Scene:
         made = {
             member.name: Service(
                 Meta(name=member.name, namespace="default", uid=f"svc-{member.name}", owner_references=owner),
-                ServiceSpec(),
+                ServiceSpec(body["spec"].get("clusterIP", CLUSTER_IP)),
             )
             for member in self.job.members()
+            if (body := service_of(self.reading.framework, member)) is not None
         }
         return replace(self, services={**made, **self.services})
 
     def gone(self, role: str, index: int) -> Scene:
-        name = f"{self.name}-{role.lower()}-{index}"
+        name = self._named(role, index)
         return replace(self, pods={key: pod for key, pod in self.pods.items() if key != name})
 
     def group(self, phase: str = "", *, owner: str = UID, **spec: Any) -> Scene:
@@ -187,16 +232,24 @@ class Scene:
     def observed(self) -> Observed:
         read = self.reading
         assert read.job is not None, [str(problem) for problem in read.problems]
+        jobs = tuple(h for (kind, _), h in self.others.items() if kind == "Job" and h.metadata.is_controlled_by(UID))
+        delegates = {held.metadata.uid for held in jobs}
+        pods = tuple(self.pods.values())
         return Observed(
-            self.framework,
+            read.framework,
             read.job,
-            pods=tuple(self.pods.values()),
+            pods=pods,
             services=tuple(self.services.values()),
-            companions={key: held for key, held in self.others.items() if key[0] != "PodGroup"},
+            companions={**self._services(), **{k: held for k, held in self.others.items() if k[0] in _COMPANIONS}},
+            jobs=jobs,
+            delegated_pods=tuple(pod for pod in pods if _owner_of(pod) in delegates),
             pod_group=self.others.get(("PodGroup", self.name)) if gang.resource_of(self.settings) else None,
             priorities=self.priorities,
             advice=read.advice,
         )
+
+    def _services(self) -> dict[tuple[str, str], Service]:
+        return {("Service", name): held for name, held in self.services.items()}
 
     def plan(self) -> Plan:
         return plan(self.observed(), self.now)
@@ -248,24 +301,36 @@ class Scene:
             return replace(born, pods={**self.pods, name: msgspec.convert(made | {"status": {}}, Pod)})
         if kind == "Service":
             assert name not in self.services, f"a second Service {name}"
+            made["spec"].setdefault("clusterIP", CLUSTER_IP)
             return replace(born, services={**self.services, name: msgspec.convert(made, Service)})
         assert (kind, name) not in self.others, f"a second {kind} {name}"
         held = msgspec.json.decode(msgspec.json.encode(made), type=Object)
         return replace(born, others={**self.others, (kind, name): held})
 
     def _mended(self, kind: str, target: Meta, body: Json) -> Scene:
+        if kind == "Pod":
+            return self._annotated(target, body)
+        if kind == "Service":
+            return self
         held = self.others[kind, target.name]
         assert held.metadata.uid == target.uid, f"{kind} {target.name} is another one by now"
-        merged = _merged({"metadata": msgspec.to_builtins(held.metadata), "spec": held.at("spec") or {}}, body)
+        merged = merge({"metadata": msgspec.to_builtins(held.metadata), "spec": held.at("spec") or {}}, body)
         spec, meta = merged["spec"], msgspec.convert(merged["metadata"], Meta)
         return replace(self, others={**self.others, (kind, target.name): Object(meta, _raw(spec), held.status)})
 
+    def _annotated(self, target: Meta, body: Json) -> Scene:
+        held = self.pods[target.name]
+        annotations = {**held.metadata.annotations, **body["metadata"]["annotations"]}
+        changed = Pod(msgspec.structs.replace(held.metadata, annotations=annotations), held.status)
+        return replace(self, pods={**self.pods, target.name: changed})
 
-def a_job(kind: str, name: str = "job", **spec: Any) -> Scene:
-    """`a_job("TFJob")`; roles and pods are added by the scene's methods."""
-    framework = next(f for f in frameworks.registered() if f.kind == kind and f.group == "kubeflow.org")
+
+def a_job(kind: str, name: str = "job", *, group: str = "", version: str = "", **spec: Any) -> Scene:
+    """`a_job("TFJob")`; roles and pods are added by the scene's methods. `group` tells two kinds of a name apart."""
+    found = [f for f in frameworks.registered() if f.kind == kind and group in ("", f.group)]
+    framework = found[0]
     manifest = {
-        "apiVersion": framework.resource.api_version,
+        "apiVersion": f"{framework.group}/{version or framework.version}",
         "kind": kind,
         "metadata": {"name": name, "namespace": "default", "uid": UID},
         "spec": {**({"jobMode": "MXTrain"} if kind == "MXJob" else {}), **spec},
@@ -291,26 +356,17 @@ def a_typical_job(kind: str, restart: str | None = None) -> Scene:
     return scene
 
 
+def _owner_of(pod: Pod) -> str:
+    owner = pod.metadata.controller
+    return owner.uid if owner is not None else ""
+
+
 def _owned_by(uid: str) -> tuple[OwnerReference, ...]:
     return (OwnerReference(uid=uid, controller=True),) if uid else ()
 
 
 def _raw(value: Json) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(value))
-
-
-def _merged(held: Json, patch: Json) -> dict[str, Any]:
-    """RFC 7386: mappings merge at every depth, null removes, anything else replaces."""
-    merged = dict(held)
-    for key, value in patch.items():
-        if value is None:
-            merged.pop(key, None)
-        elif isinstance(value, Mapping):
-            inner = merged.get(key)
-            merged[key] = _merged(inner if isinstance(inner, Mapping) else {}, value)
-        else:
-            merged[key] = value
-    return merged
 
 
 # How tests read a plan.

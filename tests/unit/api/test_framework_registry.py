@@ -12,7 +12,8 @@ from trainmaster.api.framework import Framework, Role
 from trainmaster.frameworks import BUILT_IN
 from trainmaster.objects.resource import Resource
 
-KINDS = ["TFJob", "PyTorchJob", "XGBoostJob", "MXJob", "PaddleJob", "JAXJob"]
+KINDS = ["TFJob", "PyTorchJob", "MPIJob", "XGBoostJob", "MXJob", "PaddleJob", "JAXJob"]
+ALL = [framework.kind for framework in BUILT_IN]
 
 
 def framework_of(kind: str) -> Framework:
@@ -27,6 +28,7 @@ def framework_of(kind: str) -> Framework:
     [
         ("TFJob", "tfjobs", "tfReplicaSpecs", "tensorflow", "tfjob-port", 2222, "tensorflow"),
         ("PyTorchJob", "pytorchjobs", "pytorchReplicaSpecs", "pytorch", "pytorchjob-port", 23456, "pytorch"),
+        ("MPIJob", "mpijobs", "mpiReplicaSpecs", "", "", 0, "mpi"),
         ("XGBoostJob", "xgboostjobs", "xgbReplicaSpecs", "xgboost", "xgboostjob-port", 9999, "xgboost"),
         ("MXJob", "mxjobs", "mxReplicaSpecs", "mxnet", "mxjob-port", 9091, "mxnet"),
         ("PaddleJob", "paddlejobs", "paddleReplicaSpecs", "paddle", "master", 36543, "paddle"),
@@ -50,6 +52,7 @@ def test_each_kind_has_the_names_its_users_know(
     [
         ("TFJob", {"PS", "Worker", "Chief", "Master", "Evaluator"}, ""),
         ("PyTorchJob", {"Master", "Worker"}, "Worker"),
+        ("MPIJob", {"Launcher", "Worker"}, "Worker"),
         ("XGBoostJob", {"Master", "Worker"}, ""),
         ("MXJob", {"Scheduler", "Server", "Worker", "TunerTracker", "TunerServer", "Tuner"}, ""),
         ("PaddleJob", {"Master", "Worker"}, "Worker"),
@@ -74,13 +77,17 @@ def test_a_role_is_found_by_name() -> None:
     assert framework_of("XGBoostJob").role("Master") == Role("Master", min=1, max=1, leader=True, required=True)
 
 
+def test_the_kinds_of_kubeflow_come_in_the_order_in_which_they_are_listed_everywhere() -> None:
+    assert [framework.kind for framework in BUILT_IN if framework.group == "kubeflow.org"] == KINDS
+
+
 # Schemes.
 
 
 @pytest.mark.parametrize(
     ("schemes", "kinds"),
     [
-        pytest.param((), KINDS, id="none named means all"),
+        pytest.param((), ALL, id="none named means all"),
         pytest.param(("TFJob",), ["TFJob"], id="as written"),
         pytest.param(("pytorchjob",), ["PyTorchJob"], id="lower case"),
         pytest.param(("JAXJOB",), ["JAXJob"], id="upper case"),
@@ -96,7 +103,7 @@ def test_an_unknown_scheme_is_refused_and_the_known_ones_are_named() -> None:
     with pytest.raises(frameworks.UnknownScheme) as caught:
         frameworks.enabled(("tfjob", "dummyjob"))
 
-    assert str(caught.value) == f"unknown scheme dummyjob; known are {', '.join(KINDS)}"
+    assert str(caught.value) == f"unknown scheme dummyjob; known are {', '.join(dict.fromkeys(ALL))}"
 
 
 # Names under which jobs are found.
@@ -132,6 +139,16 @@ def test_a_kind_is_served_under_its_own_name(kind: str) -> None:
             "MXJob",
             Resource("kubeflow.org", "v1", "mxjobs", "MXJob"),
             id="an older version is stored as the current one",
+        ),
+        *(
+            pytest.param(
+                f"kubeflow.org/{version}",
+                "MPIJob",
+                "MPIJob",
+                Resource("kubeflow.org", "v1", "mpijobs", "MPIJob"),
+                id=f"{version} of MPIJob",
+            )
+            for version in ("v1alpha1", "v1alpha2", "v2beta1")
         ),
     ],
 )
@@ -188,6 +205,6 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("installed")
 def test_installed_packages_add_frameworks_after_ours_in_order_of_name() -> None:
-    assert [framework.kind for framework in frameworks.registered()] == [*KINDS, "HareJob", "TortoiseJob"]
+    assert [framework.kind for framework in frameworks.registered()] == [*ALL, "HareJob", "TortoiseJob"]
     assert frameworks.serving("kubeflow.org/v1", "HareJob") is not None
     assert [framework.kind for framework in frameworks.enabled(("tortoisejob",))] == ["TortoiseJob"]

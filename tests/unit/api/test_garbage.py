@@ -21,12 +21,19 @@ from trainmaster.api.framework import Framework
 from trainmaster.api.settings import InitContainer, Settings
 from trainmaster.engine.observed import Observed
 from trainmaster.engine.plan import Plan, plan, plan_rejected
+from trainmaster.frameworks.mpi import DIALECTS
+from trainmaster.frameworks.paddle_batch_tasks import dialect_of
 from trainmaster.objects.meta import encode
 
 NOW = 1_700_000_000.0
 EXAMPLES = 25
 
-each_framework = pytest.mark.parametrize("framework", frameworks.BUILT_IN, ids=lambda framework: framework.kind)
+TASKS = dialect_of({"spec": {"tasks": [{"name": "worker"}]}})
+each_framework = pytest.mark.parametrize(
+    "framework",
+    [*frameworks.BUILT_IN, DIALECTS["v1alpha2"], DIALECTS["v2beta1"], TASKS],
+    ids=lambda framework: f"{type(framework).__name__} {framework.version}",
+)
 search = settings(max_examples=EXAMPLES, deadline=None, derandomize=True)
 
 # Sizes between three and the highest allowed are left out: they are no garbage, and planning them takes a while.
@@ -70,6 +77,7 @@ CONTAINER: dict[str, Any] = {
     "args": ["-m", "train"],
     "env": [{"name": "A", "value": "b"}],
     "ports": [{"name": "web", "containerPort": 80, "protocol": "TCP"}],
+    "volumeMounts": [{"name": "v", "mountPath": "/v"}],
     "resources": {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": 0.5}},
 }
 POLICY: dict[str, Any] = {
@@ -99,6 +107,19 @@ ELASTIC: dict[str, Any] = {
     "standalone": True,
     "metrics": [{"type": "Resource"}],
 }
+MPI_FIELDS = {"slotsPerWorker": 2, "mainContainer": "main", "mpiDistribution": "MPICH"}
+SSH_FIELDS = {
+    "mpiImplementation": "MPICH",
+    "sshAuthMountPath": "/home/mpi/.ssh",
+    "launcherCreationPolicy": "AtStartup",
+    "runLauncherAsWorker": True,
+}
+BATCH_FIELDS = {
+    "intranet": "Host",
+    "withGloo": 1,
+    "startInOrder": 1,
+    "sampleSetRef": {"name": "s", "namespace": "ns", "mountPath": "/s"},
+}
 STATUS: dict[str, Any] = {
     "conditions": [
         {
@@ -121,32 +142,37 @@ STATUS: dict[str, Any] = {
 
 def a_full_job(framework: Framework) -> dict[str, Any]:
     """Every field that we read, with a value that is right."""
+    main = framework.container or "main"
     pod = {
         "restartPolicy": "Never",
         "schedulerName": "s",
         "priorityClassName": "high",
+        "serviceAccountName": "me",
+        "dnsConfig": {"searches": ["example.org"]},
+        "volumes": [{"name": "v", "emptyDir": {}}],
         "initContainers": [{"name": "init", "image": "example/init:1"}],
-        "containers": [{"name": framework.container, **CONTAINER}, {"name": "side", "image": "example/side:1"}],
+        "containers": [{"name": main, **CONTAINER}, {"name": "side", "image": "example/side:1"}],
     }
     metadata = {"labels": {"a": "b"}, "annotations": {"tuner-server-key": "k"}, "finalizers": ["example.org/f"]}
     replica = {
         "replicas": 1,
-        "restartPolicy": "ExitCode",
+        "restartPolicy": framework.restart_policies[-1],
         "template": {"metadata": metadata, "spec": pod},
         "label": "l",
     }
-    plain = {"template": {"spec": {"containers": [{"name": framework.container, "image": "example/train:1"}]}}}
+    plain = {"template": {"spec": {"containers": [{"name": main, "image": "example/train:1"}]}}}
     leaders = [role.name for role in framework.roles if role.leader][-1:]
     own: dict[str, Any] = {
         "TFJob": {"successPolicy": "AllWorkers", "enableDynamicWorker": True},
         "PyTorchJob": {"nprocPerNode": "2", "elasticPolicy": ELASTIC},
-        "PaddleJob": {"elasticPolicy": ELASTIC},
+        "PaddleJob": {"elasticPolicy": ELASTIC} if framework.replicas_field else BATCH_FIELDS,
         "MXJob": {"jobMode": "MXTrain"},
+        "MPIJob": MPI_FIELDS | ({} if framework.version == "v1" else SSH_FIELDS),
     }
     return {
         "metadata": {"name": "job", "namespace": "ns", "uid": "u", "generation": 1, "annotations": {"a": "b"}},
         "spec": {
-            framework.replicas_field: {**dict.fromkeys(leaders, plain), "Worker": replica},
+            **declared(framework, {**dict.fromkeys(leaders, plain), "Worker": replica}),
             "runPolicy": POLICY,
             "RunPolicy": {"cleanPodPolicy": "All", "backoffLimit": 2, "schedulingPolicy": {"minResources": {}}},
             **{field: POLICY[field] for field in ("cleanPodPolicy", "backoffLimit", "suspend", "managedBy")},
@@ -154,6 +180,12 @@ def a_full_job(framework: Framework) -> dict[str, Any]:
         },
         "status": STATUS,
     }
+
+
+def declared(framework: Framework, roles: dict[str, Any]) -> dict[str, Any]:
+    if framework is TASKS:
+        return {"mode": "PS", "tasks": [{"name": name.lower(), **replica} for name, replica in roles.items()]}
+    return {framework.replicas_field: roles} if framework.replicas_field else roles
 
 
 def paths_in(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -205,14 +237,14 @@ def check(framework: Framework, raw: dict[str, Any], chosen: Settings) -> None:
     reading.is_managed_elsewhere(framework, raw)
 
     assert (read.job is None) == bool(read.problems)
-    assert all(problem.path.startswith(("spec", "metadata")) for problem in read.problems)
+    assert all(problem.path.startswith(("spec", "metadata", "apiVersion")) for problem in read.problems)
     assert all(str(problem) for problem in read.problems)
 
     if read.job is not None:
-        made = plan(Observed(framework, read.job, advice=read.advice), NOW)
+        made = plan(Observed(read.framework, read.job, advice=read.advice), NOW)
     else:
         bare = reading.bare(framework.resource, raw, chosen)
-        made = plan_rejected(bare, read.problems, NOW, has_pods=False)
+        made = plan_rejected(framework, bare, read.problems, NOW, has_pods=False)
     assert written(made)
 
 

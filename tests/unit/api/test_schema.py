@@ -10,7 +10,7 @@ import jsonschema_rs
 import pytest
 
 from trainmaster.api import schema
-from trainmaster.api.framework import Framework
+from trainmaster.api.framework import STATE, Framework
 from trainmaster.frameworks import BUILT_IN
 from trainmaster.objects.meta import Json
 from trainmaster.objects.resource import Resource
@@ -84,7 +84,8 @@ def test_required_fields_are_declared(framework: Framework) -> None:
 def test_only_the_replicas_are_required(framework: Framework) -> None:
     required = node_at(framework, ".spec")["required"]
 
-    assert required == [framework.replicas_field, *(["jobMode"] if framework.kind == "MXJob" else [])]
+    replicas = [framework.replicas_field] if framework.replicas_field else []
+    assert required == [*replicas, *(["jobMode"] if framework.kind == "MXJob" else [])]
 
 
 @each_crd
@@ -122,13 +123,18 @@ def test_a_crd_bears_the_names_of_its_resource(framework: Framework, resource: R
         "listKind": f"{resource.kind}List",
         "plural": resource.plural,
         "singular": resource.kind.lower(),
+        **({"shortNames": [*framework.short_names]} if framework.short_names else {}),
     }
 
 
-@each_crd
+@pytest.mark.parametrize(
+    ("framework", "resource"),
+    [pytest.param(f, r, id=f"{r.plural}.{r.group}") for f in BUILT_IN for r in f.served if STATE in f.columns],
+)
 def test_kubectl_shows_the_last_condition_and_the_age(framework: Framework, resource: Resource) -> None:
     for version in schema.crd(framework, resource)["spec"]["versions"]:
-        assert version["additionalPrinterColumns"] == [
+        columns = sorted(version["additionalPrinterColumns"], key=lambda column: -len(column["name"]))
+        assert columns == [
             {"name": "State", "type": "string", "jsonPath": ".status.conditions[-1:].type"},
             {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
         ]
@@ -196,7 +202,9 @@ def test_only_a_nested_suspend_has_a_default(framework: Framework) -> None:
     ],
 )
 def test_unknown_fields_are_preserved(framework: Framework, path: str) -> None:
-    node = node_at(framework, path.format(replicas=framework.replicas_field))
+    within = framework.path().removeprefix("spec").removeprefix(".")
+    role = "{replicas}[]" if within else framework.roles[0].name.lower()
+    node = node_at(framework, path.replace("{replicas}[]", role).format(replicas=within))
 
     assert node["x-kubernetes-preserve-unknown-fields"] is True
 
@@ -253,5 +261,6 @@ def test_whatever_we_write_as_status_is_typed(framework: Framework) -> None:
         "completionTime",
         "lastReconcileTime",
         "authoredVersion",
+        *framework.status_fields,
     }
     assert "required" not in status

@@ -3,6 +3,7 @@
 import pytest
 
 from trainmaster.cli.logs import LogOptions, logs
+from trainmaster.testing.fakeapi import Fault
 from trainmaster.testing.operation import passing
 
 DONE = {"phase": "Succeeded", "containerStatuses": [{"name": "pytorch", "state": {"terminated": {"exitCode": 0}}}]}
@@ -159,3 +160,15 @@ def test_a_job_without_pods_is_told_so(stage, capsys):
 
     assert run(stage, "ddp") == 1
     assert "has no pods now" in capsys.readouterr().err
+
+
+def test_among_all_ranks_one_that_has_not_started_is_told_and_passed_over(job, capsys):
+    waiting = 'container "pytorch" in pod "ddp-master-0" is waiting to start: PodInitializing'
+    job.api.fail_next("GET */ddp-master-0/log", Fault(400, "BadRequest", waiting))
+
+    code = run(job, "ddp", all_ranks=True)
+
+    said = capsys.readouterr()
+    assert (code, said.out.splitlines()) == (0, ["[worker-0] w0 one", "[worker-0] w0 two"])
+    assert said.err.startswith("warning: master-0: ")
+    assert waiting in said.err

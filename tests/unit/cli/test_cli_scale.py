@@ -1,6 +1,7 @@
 """`trainmaster scale`."""
 
 import pytest
+from tests.unit.frameworks.paddle_jobs import a_paddle
 
 from trainmaster.cli.scale import ScaleOptions, scale
 from trainmaster.testing.fakediscovery import DEPLOYMENTS
@@ -40,6 +41,32 @@ def test_workers_are_meant_where_no_role_is_named(stage):
     assert counts(stage, resource, "xgbReplicaSpecs")["Worker"] == 4
 
 
+def submitted(stage, scene):
+    framework = scene.framework
+    return stage.api.put(framework.resource, {**scene.manifest, "metadata": {"name": "ddp", "namespace": "default"}})
+
+
+def test_roles_that_stand_in_the_spec_itself_are_patched_there(stage):
+    scene = a_paddle(ps=1, worker=2)
+    submitted(stage, scene)
+
+    run(stage, "paddlejob.batch.paddlepaddle.org/ddp", replicas=4)
+
+    spec = stage.api.object(scene.framework.resource, "default", "ddp")["spec"]
+    assert {role: spec[role]["replicas"] for role in ("ps", "worker")} == {"ps": 1, "worker": 4}
+
+
+def test_a_task_is_patched_in_its_list(stage):
+    tasks = [{"name": "ps", "replicas": 1}, {"name": "trainer", "replicas": 2}]
+    scene = a_paddle(mode="PS", tasks=tasks)
+    submitted(stage, scene)
+
+    run(stage, "paddlejob.batch.paddlepaddle.org/ddp", role="trainer", replicas=4)
+
+    spec = stage.api.object(scene.framework.resource, "default", "ddp")["spec"]
+    assert spec["tasks"] == [{"name": "ps", "replicas": 1}, {"name": "trainer", "replicas": 4}]
+
+
 def test_other_kinds_scale_too(stage):
     stage.api.put(DEPLOYMENTS, {"kind": "Deployment", "metadata": {"name": "d"}, "spec": {"replicas": 1}})
 
@@ -74,4 +101,4 @@ def test_a_role_that_the_job_could_have_is_told_how_to_get(stage, capsys):
     stage.job(master=False)
 
     assert run(stage, "ddp", role="Master") == 1
-    assert "add spec.pytorchReplicaSpecs.Master" in capsys.readouterr().err
+    assert "add spec.pytorchReplicaSpecs[Master]" in capsys.readouterr().err

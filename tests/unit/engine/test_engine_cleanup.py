@@ -107,11 +107,17 @@ def test_services_go_with_the_pods_of_their_names_only() -> None:
     assert deleted(plan, SERVICES) == ["job-worker-1"]
 
 
-def test_a_service_without_a_pod_stays_until_the_job_goes() -> None:
+def test_a_service_whose_pod_is_gone_goes_too_so_that_a_failed_deletion_is_made_up_for() -> None:
     scene = one_done_of_two(cleanPodPolicy="All").after()
     orphaned = replace(scene, services=one_done_of_two().services)
 
-    assert deleted(orphaned.plan(), SERVICES) == []
+    assert deleted(orphaned.plan(), SERVICES) == BOTH
+
+
+def test_under_none_a_service_stays_even_without_its_pod() -> None:
+    scene = one_done_of_two(cleanPodPolicy="None").after()
+
+    assert deleted(scene.gone("Worker", 0).plan(), SERVICES) == []
 
 
 def test_a_pod_that_is_already_going_is_not_deleted_again() -> None:

@@ -42,10 +42,10 @@ def test_a_container_without_requests_needs_its_limits() -> None:
     assert needs(a_job("TFJob").role("Worker", 2, **asking(limits={"cpu": "1"}))) == {"cpu": "2"}
 
 
-def test_a_container_with_any_requests_needs_only_those() -> None:
-    scene = a_job("TFJob").role("Worker", **asking({"cpu": "1"}, limits={"cpu": "2", "memory": "1Gi"}))
+def test_what_is_limited_but_not_requested_is_needed_to_the_limit() -> None:
+    scene = a_job("TFJob").role("Worker", 2, **asking({"cpu": "1"}, limits={"cpu": "2", "nvidia.com/gpu": 4}))
 
-    assert needs(scene) == {"cpu": "1"}
+    assert needs(scene) == {"cpu": "2", "nvidia.com/gpu": "8"}
 
 
 def test_every_regular_container_counts() -> None:

@@ -101,7 +101,7 @@ PROBLEMS = (invalid("metadata.name", "0-x", "should match"), required("spec.tfRe
 
 def rejected(scene: Scene, *, has_pods: bool = False) -> Plan:
     job = reading.bare(scene.framework.resource, scene.manifest, scene.settings)
-    return plan_rejected(job, PROBLEMS, scene.now, has_pods=has_pods)
+    return plan_rejected(scene.framework, job, PROBLEMS, scene.now, has_pods=has_pods)
 
 
 @every_kind

@@ -8,27 +8,27 @@ a delete or patch for another UID or version are refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.engine.happenings import HAPPENINGS, Happening, terminating, the_user_suspends_or_resumes, within
 
-from trainmaster.api.framework import Role
 from trainmaster.api.status import JobStatus
 from trainmaster.engine import gang
 from trainmaster.engine.actions import Action, Create, Delete, Patch
 from trainmaster.engine.observed import Observed
 from trainmaster.engine.plan import Plan, plan
+from trainmaster.engine.restarts import failures_of
+from trainmaster.engine.services import service_of
 from trainmaster.frameworks import BUILT_IN
-from trainmaster.objects import timestamp
-from trainmaster.objects.pod import ContainerState, ContainerStatus, Pod, PodStatus, Terminated
 from trainmaster.objects.resource import PODS, SERVICES, Resource
 from trainmaster.testing.scene import UID, Scene, a_job
 
-ENDINGS = (("Failed", 137), ("Succeeded", 0), ("Failed", None), ("Failed", 139), ("Succeeded", None), ("Failed", 1))
+pytestmark = pytest.mark.timeout(300)  # seconds of work, but on a busy machine they take their time
+
 ENDS: tuple[Literal["Succeeded", "Failed"], ...] = ("Succeeded", "Failed")
 PASSES = 12
 """In so many passes a cluster in which nothing happens must have come to rest."""
@@ -48,6 +48,14 @@ SPECIAL: dict[str, st.SearchStrategy[dict[str, Any]]] = {
         {}, optional={"successPolicy": st.just("AllWorkers"), "enableDynamicWorker": st.booleans()}
     ),
     "PyTorchJob": st.sampled_from([{}, {"elasticPolicy": {}}, {"elasticPolicy": {"metrics": [{"type": "Resource"}]}}]),
+    "paddle-batch": st.fixed_dictionaries({}, optional={"intranet": st.sampled_from(["Service", "Host"])}),
+    "MPIJob": st.sampled_from(
+        [
+            *({"version": version} for version in ("v1", "v1alpha2", "v2beta1")),
+            {"version": "v2beta1", "launcherCreationPolicy": "WaitForWorkersReady"},
+            {"version": "v2beta1", "runLauncherAsWorker": True},
+        ]
+    ),
 }
 
 
@@ -55,24 +63,26 @@ SPECIAL: dict[str, st.SearchStrategy[dict[str, Any]]] = {
 def jobs(draw: st.DrawFn) -> Scene:
     """Any valid job of any kind, under any settings."""
     framework = draw(st.sampled_from(BUILT_IN))
-    optional = [role for role in framework.roles if not role.required]
+    scene = a_job(
+        framework.kind,
+        group=framework.group,
+        **draw(SPECIAL.get(framework.name, SPECIAL.get(framework.kind, st.just({})))),
+    )
+    dialect = framework.dialect(scene.manifest)
+    optional = [role for role in dialect.roles if not role.required]
     chosen = {role.name for role in draw(st.lists(st.sampled_from(optional), min_size=1, unique=True))}
     if framework.kind == "TFJob" and {"Chief", "Master"} <= chosen:
         chosen -= {"Master"}
-    scene = a_job(framework.kind, **draw(SPECIAL.get(framework.kind, st.just({}))))
     if "elasticPolicy" in scene.manifest["spec"]:
         chosen |= {"Worker"}
-    for role in framework.roles:
+    restarts = ["ExitCode", "OnFailure", "ExitCode", "Always", "Never"]
+    for role in dialect.roles:
         if role.required or role.name in chosen:
-            restart = draw(st.sampled_from([None, "ExitCode", "OnFailure", "ExitCode", "Always", "Never"]))
-            scene = scene.role(role.name, _within(role, draw(st.sampled_from([2, 1, 3, 2, 1, 3, 0]))), restart)
+            restart = draw(st.sampled_from([None, *(r for r in restarts if r in dialect.restart_policies)]))
+            scene = scene.role(role.name, within(role, draw(st.sampled_from([2, 1, 3, 2, 1, 3, 0]))), restart)
     scheduler = draw(st.sampled_from(["", "", "volcano", "my-scheduler", "kube-batch"]))
     scene = scene.having(gang_scheduler=scheduler, compat_2021=draw(st.integers(0, 3)) == 3)
     return scene.policy(**draw(st.fixed_dictionaries(POLICIES)))
-
-
-def _within(role: Role, replicas: int) -> int:
-    return max(role.min, replicas if role.max is None else min(replicas, role.max))
 
 
 # What every plan keeps to.
@@ -88,7 +98,9 @@ def checked(observed: Observed, now: float) -> Plan:
     targets = [(a.resource, a.name) for a in made.actions]
     assert len(targets) == len(set(targets)), "two writes to one object"
     if observed.job.status.is_finished or observed.job.policy.suspend:
-        assert not any(isinstance(a, Create) for a in made.actions), "a job that is over or suspended makes something"
+        new = {(a.resource.kind, a.name) for a in made.actions if isinstance(a, Create)}
+        ready = _lasting(observed) if observed.framework.prepares_suspended else set()
+        assert not new - ready, "a job that is over or suspended makes something"
     if gang.is_holding(observed):
         assert not any(map(_name_of_new_pod, made.actions)), "a pod is made before its group is admitted"
     for role, done in made.status.completed.items():
@@ -117,7 +129,9 @@ def _check_action(observed: Observed, action: Action) -> None:
     job = observed.job
     match action:
         case Create(resource, body, _):
-            names = {member.name for member in job.members()} if resource in (PODS, SERVICES) else {job.name}
+            names = {member.name for member in job.members()}
+            if resource != PODS:
+                names |= {job.name, *(str(c.body["metadata"]["name"]) for c in observed.framework.companions(job))}
             (owner,) = body["metadata"]["ownerReferences"]
             assert action.name in names
             assert (owner["uid"], owner["controller"]) == (UID, True)
@@ -125,8 +139,15 @@ def _check_action(observed: Observed, action: Action) -> None:
         case Delete(resource, target) if resource == job.resource:
             assert (target.uid, job.status.is_finished) == (UID, True)
         case Delete(_, target) | Patch(_, target, _):
-            assert target.is_controlled_by(UID), "a write to somebody else's object"
+            owners = {UID, *(delegate.uid for delegate in job.seen.delegates.values())}
+            assert any(map(target.is_controlled_by, owners)), "a write to somebody else's object"
             assert not target.is_terminating
+
+
+def _lasting(observed: Observed) -> set[tuple[str, str]]:
+    """Kind and name of what outlives the job's activity."""
+    companions = [c for c in observed.framework.companions(observed.job) if c.keep]
+    return {(c.resource.kind, str(c.body["metadata"]["name"])) for c in companions}
 
 
 def _name_of_new_pod(action: Action) -> str | None:
@@ -147,7 +168,7 @@ def carried_out(world: Scene, seen: Scene, made: Plan, writes: int) -> Scene:
     actions = sorted(made.actions, key=lambda action: not isinstance(action, Delete))[:writes]
     for action in actions:
         if isinstance(action, Delete) and action.resource == PODS:
-            world = _terminating(world, action.target.uid)
+            world = terminating(world, action.target.uid)
     return world.after(Plan(status, tuple(action for action in actions if _is_taken_on(world, seen, action))))
 
 
@@ -157,6 +178,8 @@ def _is_taken_on(world: Scene, seen: Scene, action: Action) -> bool:
     match action:
         case Create():
             return not (_names(world, action.resource) & {action.name} or key in world.others)
+        case Patch(resource, target, _) if resource == PODS:
+            return action.name in world.pods and world.pods[action.name].metadata.uid == target.uid
         case Patch():
             return world.others.get(key) is seen.others.get(key)
         case _:
@@ -165,28 +188,6 @@ def _is_taken_on(world: Scene, seen: Scene, action: Action) -> bool:
 
 def _names(world: Scene, resource: Resource) -> set[str]:
     return set(world.pods if resource == PODS else world.services if resource == SERVICES else ())
-
-
-def _terminating(world: Scene, uid: str) -> Scene:
-    stamp = timestamp.render(world.now)
-    return replace(
-        world,
-        pods={
-            name: msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, deletion_timestamp=stamp))
-            if pod.metadata.uid == uid and not pod.metadata.is_terminating
-            else pod
-            for name, pod in world.pods.items()
-        },
-    )
-
-
-def _ended(world: Scene, pod: Pod, phase: str, exit_code: int | None) -> Pod:
-    """A pod in its last phase; without an exit code it was lost with its node."""
-    if exit_code is None:
-        return msgspec.structs.replace(pod, status=PodStatus(phase=phase))
-    terminated = Terminated(exit_code=exit_code, finished_at=timestamp.render(world.now))
-    container = ContainerStatus(name=world.framework.container, state=ContainerState(terminated=terminated))
-    return msgspec.structs.replace(pod, status=PodStatus(phase=phase, container_statuses=(container,)))
 
 
 # Coming to rest.
@@ -221,145 +222,31 @@ def check_rest(world: Scene) -> None:
     if made.wake_after is not None:
         later = world.at(made.wake_after).plan()
         assert (later.status, later.actions) != (made.status, made.actions), "woken for nothing"
-    has_failed = any(pod.status.phase == "Failed" for pod in world.pods.values())
-    if not job.status.is_finished and job.status.is_true("Restarting") and has_failed:
+    observed = world.observed()
+    if not job.status.is_finished and job.status.is_true("Restarting") and failures_of(observed):
         assert made.wake_after is not None, "a pod is never replaced"
-    companions = [held for held in world.others.values() if held.metadata.is_controlled_by(UID)]
+    lasting = _lasting(observed)
+    passing = {key for key, held in world.others.items() if held.metadata.is_controlled_by(UID)} - lasting
+    services = set(world.services) - {name for kind, name in lasting if kind == "Service"}
     if job.status.is_finished:
-        assert companions == []
+        assert {kind for kind, _ in passing} <= {"Job"}
     elif job.policy.suspend:
-        assert (world.pods, world.services, companions) == ({}, {}, [])
+        assert (world.pods, services, passing) == ({}, set(), set())
     else:
-        done = {job.host(role, index) for role, indices in job.status.completed.items() for index in indices}
-        assert set(world.pods) | done == {member.name for member in job.members()}
-        assert set(world.services) == {member.name for member in job.members()}
-        assert not job.status.is_true("Suspended")
+        _check_work(world, observed, services)
 
 
-# What happens. Every function takes the cluster and two numbers to choose by, and returns the cluster after it.
-
-
-def _owned(world: Scene) -> list[Pod]:
-    return [pod for pod in world.pods.values() if pod.metadata.is_controlled_by(UID)]
-
-
-def _with(world: Scene, pod: Pod) -> Scene:
-    return replace(world, pods={**world.pods, pod.name: pod})
-
-
-def _without(world: Scene, pods: list[Pod], which: int) -> Scene:
-    gone = pods[which % len(pods)].name if pods else None
-    return replace(world, pods={name: pod for name, pod in world.pods.items() if name != gone})
-
-
-def a_pod_runs(world: Scene, which: int, restarts: int) -> Scene:
-    pods = [pod for pod in _owned(world) if not pod.is_finished]
-    if not pods:
-        return world
-    container = ContainerStatus(name=world.framework.container, restart_count=restarts % 3)
-    status = PodStatus("Running", container_statuses=(container,))
-    return _with(world, msgspec.structs.replace(pods[which % len(pods)], status=status))
-
-
-def all_pods_run(world: Scene, which: int, choice: int) -> Scene:
-    for pod in _owned(world):
-        if not pod.is_finished:
-            world = _with(world, msgspec.structs.replace(pod, status=PodStatus("Running")))
-    return world
-
-
-def a_pod_ends(world: Scene, which: int, choice: int) -> Scene:
-    pods = [pod for pod in _owned(world) if not pod.is_finished]
-    return _with(world, _ended(world, pods[which % len(pods)], *ENDINGS[choice % len(ENDINGS)])) if pods else world
-
-
-def a_pod_is_gone(world: Scene, which: int, choice: int) -> Scene:
-    return _without(world, [pod for pod in _owned(world) if pod.metadata.is_terminating], which)
-
-
-def all_that_was_going_is_gone(world: Scene, which: int, choice: int) -> Scene:
-    return replace(world, pods={n: pod for n, pod in world.pods.items() if not pod.metadata.is_terminating})
-
-
-def somebody_deletes_a_pod(world: Scene, which: int, choice: int) -> Scene:
-    pods = _owned(world)
-    return _terminating(world, pods[which % len(pods)].metadata.uid) if pods else world
-
-
-def a_pod_vanishes(world: Scene, which: int, choice: int) -> Scene:
-    return _without(world, _owned(world), which)
-
-
-def somebody_deletes_a_service(world: Scene, which: int, choice: int) -> Scene:
-    gone = sorted(world.services)[which % len(world.services)] if world.services else ""
-    return replace(world, services={name: service for name, service in world.services.items() if name != gone})
-
-
-def a_stranger_takes_a_name(world: Scene, which: int, choice: int) -> Scene:
-    free = [member for member in world.job.members() if member.name not in world.pods]
-    if not free:
-        return world
-    member = free[which % len(free)]
-    return world.pod(member.role, member.index, "Running" if choice % 2 else "Failed", owner="stranger")
-
-
-def the_scheduler_moves_the_group(world: Scene, which: int, choice: int) -> Scene:
-    group = world.others.get(("PodGroup", "job"))
-    if group is None:
-        return world
-    phase = ("Inqueue", "Running", "Pending", "")[choice % 4]
-    return world.other("PodGroup", group.metadata, group.at("spec"), {"phase": phase})
-
-
-def somebody_deletes_a_companion(world: Scene, which: int, choice: int) -> Scene:
-    return replace(world, others=dict(list(world.others.items())[1:]))
-
-
-def the_user_makes_a_group(world: Scene, which: int, choice: int) -> Scene:
-    is_free = gang.resource_of(world.settings) is not None and not world.others
-    return world.group("Inqueue", owner="") if is_free else world
-
-
-def the_user_scales(world: Scene, which: int, choice: int) -> Scene:
-    roles = [role for role in world.framework.roles if world.job.has(role.name)]
-    role = roles[which % len(roles)]
-    return world.scaled(role.name, _within(role, choice % 5))
-
-
-def the_user_suspends_or_resumes(world: Scene, which: int, choice: int) -> Scene:
-    return world.policy(suspend=not world.job.policy.suspend)
-
-
-def time_passes(world: Scene, which: int, choice: int) -> Scene:
-    return world.at((1, 5, 60, 400)[choice % 4])
-
-
-def nothing_happens(world: Scene, which: int, choice: int) -> Scene:
-    return world
-
-
-Happening = Callable[[Scene, int, int], Scene]
-HAPPENINGS: tuple[Happening, ...] = (
-    all_pods_run,
-    all_pods_run,
-    a_pod_runs,
-    a_pod_ends,
-    a_pod_ends,
-    a_pod_is_gone,
-    all_that_was_going_is_gone,
-    somebody_deletes_a_pod,
-    a_pod_vanishes,
-    somebody_deletes_a_service,
-    a_stranger_takes_a_name,
-    the_scheduler_moves_the_group,
-    the_scheduler_moves_the_group,
-    somebody_deletes_a_companion,
-    the_user_makes_a_group,
-    the_user_scales,
-    the_user_suspends_or_resumes,
-    time_passes,
-    nothing_happens,
-)
+def _check_work(world: Scene, observed: Observed, services: set[str]) -> None:
+    """An active job has everything that may be there by now."""
+    job, framework = world.job, observed.framework
+    members = [m for m in job.members() if framework.may_start(m.role, observed.job, observed.counts)]
+    delegated = {member.name for member in members if framework.role(member.role).delegated}
+    done = {job.host(role, index) for role, indices in job.status.completed.items() for index in indices}
+    waiting = {member.name for member in job.members()} - {member.name for member in members}
+    assert (set(world.pods) | done) - waiting == {member.name for member in members} - delegated
+    assert {name for kind, name in world.others if kind == "Job"} - waiting == delegated
+    assert services == {member.name for member in job.members() if service_of(framework, member)}
+    assert not job.status.is_true("Suspended")
 
 
 @dataclass(frozen=True)

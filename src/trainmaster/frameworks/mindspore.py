@@ -1,0 +1,128 @@
+"""MSJob of mindspore.gitee.com: a scheduler introduces servers and workers to one another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from trainmaster.api import schema
+from trainmaster.api.framework import QUALIFIED, Count, Env, Framework, Messages, Role
+from trainmaster.api.job import Job, Member
+from trainmaster.api.problem import Advice, Problem, invalid
+from trainmaster.objects import template
+from trainmaster.objects.meta import Json
+from trainmaster.objects.template import EnvValue
+
+HEADLESS = "None"
+POD_IP: Json = {"fieldRef": {"fieldPath": "status.podIP"}}
+POD_NAME: Json = {"fieldRef": {"fieldPath": "metadata.name"}}
+TOPOLOGY = "UnusualTopology"
+
+
+class MindSpore(Framework):
+    """Worker 0 decides, or all workers under `successPolicy: AllWorkers`; a lone worker needs no scheduler.
+
+    MindSpore takes addresses and no names, so the scheduler's Service has a cluster IP, which outlives the
+    scheduler's pod, and nobody starts before it is known.
+    """
+
+    group, version = "mindspore.gitee.com", "v1"
+    name, kind, plural, replicas_field = "mindspore", "MSJob", "msjobs", "msReplicaSpecs"
+    container, port, port_name = "mindspore", 2222, "msjob-port"
+    roles = (Role("Scheduler"), Role("PS"), Role("Worker"))
+    decides = ("Worker",)
+    clean_pod_policy = clean_pod_policy_2021 = "Running"
+    exit_codes_2021 = True
+    env_in_every_container = False
+    fields = {
+        "successPolicy": schema.told(schema.STRING, "AllWorkers: all must succeed; otherwise worker 0 decides."),
+        "enableDynamicWorker": schema.told(schema.BOOLEAN, "Failed workers do not fail the job."),
+    }
+
+    def env(self, member: Member) -> Env:
+        job = member.job
+        if not job.count("Scheduler"):
+            return {}
+        is_scheduler = member.role == "Scheduler"
+        variables: dict[str, EnvValue] = {
+            # A scheduler listens on this address, so it must be one of its own.
+            "MS_SCHED_HOST": POD_IP if is_scheduler else _address(job) or _name(job),
+            "MS_NODE_ID": POD_NAME,  # the same after a restart, by which MindSpore knows a node that comes back
+            "MS_SCHED_PORT": job.ports["Scheduler"],
+            "MS_SERVER_NUM": job.count("PS"),
+            "MS_WORKER_NUM": job.count("Worker"),
+            "MS_ROLE": {"Scheduler": "MS_SCHED", "PS": "MS_PSERVER", "Worker": "MS_WORKER"}[member.role],
+        }
+        return variables
+
+    def may_start(self, role: str, job: Job, counts: Mapping[str, Count]) -> bool:
+        return not job.count("Scheduler") or bool(_address(job))
+
+    def labels(self, member: Member) -> Mapping[str, str]:
+        """ms-operator wrote the labels of 2021 beside today's, and users select by either."""
+        return {
+            "group-name": self.group,
+            "job-name": member.job.name,
+            "replica-type": member.role.lower(),
+            "replica-index": str(member.index),
+        }
+
+    def service(self, body: Json, member: Member) -> Json | None:
+        if member.role != "Scheduler":
+            return None
+        labels = {**body["metadata"]["labels"], **self.labels(member)}
+        spec = {key: value for key, value in body["spec"].items() if key != "clusterIP"}
+        return {
+            **body,
+            "metadata": {**body["metadata"], "labels": labels},
+            "spec": {"type": "ClusterIP", **spec, "selector": labels},
+        }
+
+    def validate(self, job: Job) -> Iterator[Problem]:
+        for role, replica in job.replicas.items():
+            names = [container.get("name") for container in template.containers_of(replica.template)]
+            if names.count(self.container) > 1:
+                path = f"{self.path(role)}.template.spec.containers"
+                yield invalid(
+                    path, names, f"must have exactly one container with name {self.container}; rename the others"
+                )
+
+    def advice(self, job: Job) -> Iterator[Advice]:
+        schedulers, workers = job.count("Scheduler"), job.count("Worker")
+        path = self.path("Scheduler")
+        if schedulers > 1:
+            message = f"{path}.replicas is {schedulers}, but all meet at {job.host('Scheduler')}; set it to 1"
+            yield Advice(TOPOLOGY, message)
+        if not schedulers and (workers > 1 or job.count("PS")):
+            message = "is needed for servers or several workers to find one another; without it each trains alone"
+            yield Advice(TOPOLOGY, f"{path} {message}; add one with 1 replica")
+        if not workers:
+            yield Advice(TOPOLOGY, f"{self.path('Worker')} has no replicas; a job without workers never succeeds")
+
+    def succeeded(self, job: Job, counts: Mapping[str, Count]) -> bool:
+        if super().succeeded(job, counts):
+            return True
+        worker_0_decides = job.count("Worker") > 0 and job.spec.get("successPolicy") != "AllWorkers"
+        return worker_0_decides and 0 in counts["Worker"].completed
+
+    def tolerates_failure(self, job: Job, role: str) -> bool:
+        return role == "Worker" and bool(job.spec.get("enableDynamicWorker"))
+
+    def messages(self, job: Job) -> Messages:
+        restarting = "{kind} {name} is restarting because {role} replica(s) failed."
+        failed = "{kind} {namespace}/{name} has failed because {count} {role} replica(s) failed."
+        return replace(QUALIFIED, failed=failed, failing=failed, restarting=restarting, replacing=restarting)
+
+
+def _address(job: Job) -> str:
+    """The scheduler's cluster IP; empty until it has one. That of a Service on its way out is as good as none."""
+    service = job.seen.services.get(job.host("Scheduler"))
+    if service is None or service.metadata.is_terminating or service.spec.cluster_ip == HEADLESS:
+        return ""
+    return service.spec.cluster_ip
+
+
+def _name(job: Job) -> str:
+    """What stands for the address where a job is only planned."""
+    domain = f".{job.settings.cluster_domain}" if job.settings.cluster_domain else ""
+    return f"{job.host('Scheduler')}.{job.namespace}.svc{domain}"

@@ -1,0 +1,147 @@
+"""What MPIJobs of all API versions have in common: a launcher that runs mpirun, and workers that wait for it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from trainmaster.api import schema
+from trainmaster.api.framework import AGE, STATE, Count, Ending, Framework, Role
+from trainmaster.api.job import Job, Replica
+from trainmaster.objects import template
+from trainmaster.objects.meta import Json
+from trainmaster.objects.pod import Pod
+from trainmaster.objects.template import EnvValue
+
+LAUNCHER, WORKER = "Launcher", "Worker"
+CONFIG = "mpi-job-config"
+CONFIG_PATH = "/etc/mpi"
+HOSTFILE = f"{CONFIG_PATH}/hostfile"
+HOSTS = "trainmaster.dev/hosts"
+"""Annotation of the launcher: changing it makes the kubelet refresh the mounted discover_hosts.sh at once."""
+
+NO_GPU: dict[str, EnvValue] = {"NVIDIA_VISIBLE_DEVICES": "", "NVIDIA_DRIVER_CAPABILITIES": ""}
+"""A launcher without GPUs of its own must not be shown those of its node."""
+
+FIELDS = {
+    "slotsPerWorker": schema.told(schema.integer(), "Ranks per worker; 1 if unset."),
+    "mainContainer": schema.told(schema.STRING, "Where ranks start; the first container if unset (v1)."),
+    "mpiDistribution": schema.told(schema.STRING, "OpenMPI, IntelMPI or MPICH (v1alpha2)."),
+    "mpiImplementation": schema.told(schema.STRING, "OpenMPI, Intel or MPICH (v2beta1)."),
+    "sshAuthMountPath": schema.told(schema.STRING, "Where SSH keys are mounted; /root/.ssh if unset (v2beta1)."),
+    "launcherCreationPolicy": schema.told(schema.STRING, "AtStartup, or WaitForWorkersReady (v2beta1)."),
+    "runLauncherAsWorker": schema.told(schema.BOOLEAN, "Whether ranks run beside the launcher, too (v2beta1)."),
+}
+
+
+class MPIBase(Framework):
+    name, kind, plural, replicas_field = "mpi", "MPIJob", "mpijobs", "mpiReplicaSpecs"
+    short_names = ("mj", "mpij")
+    columns = (AGE, STATE)
+    roles = (
+        Role(LAUNCHER, min=1, max=1, leader=True, required=True, numbered=False),
+        Role(WORKER, replicas=0),
+    )
+    decides = (LAUNCHER,)
+    env_in_every_container = False
+    scalable_role = WORKER
+    managers = ("kubeflow.org/training-operator", "kubeflow.org/mpi-operator")
+    fields = FIELDS
+
+    def default(self, job: Job) -> Job:
+        """`command: [""]`, which some generators write, is no command."""
+        return replace(job, replicas={role: _without_blank(replica) for role, replica in job.replicas.items()})
+
+    def may_start(self, role: str, job: Job, counts: Mapping[str, Count]) -> bool:
+        """mpirun gives up on a host that does not answer, so the launcher waits until all do."""
+        return role != LAUNCHER or not self.launcher_waits(job) or are_ready(job, counts)
+
+    def launcher_waits(self, job: Job) -> bool:
+        return True
+
+    def gang_size(self, job: Job) -> int:
+        return job.count(WORKER) if self.launcher_waits(job) and job.count(WORKER) else job.world
+
+    def priority_class(self, job: Job) -> str:
+        specs = [replica.template.get("spec", {}) for replica in job.replicas.values()]
+        named = [spec["priorityClassName"] for spec in specs if spec.get("priorityClassName")]
+        return super().priority_class(job) or next(iter(named), "")
+
+    def ending(self, job: Job, counts: Mapping[str, Count]) -> Ending | None:
+        evicted = sum(is_evicted(pod) for (role, _), pod in job.seen.pods.items() if role == WORKER)
+        if not evicted or not self.ends_by_eviction(job):
+            return None
+        return Ending(f"{job.kind}Evicted", f"{evicted}/{job.count(WORKER)} workers are evicted")
+
+    def ends_by_eviction(self, job: Job) -> bool:
+        return job.replicas[WORKER].restart_policy == "Never"
+
+
+def are_ready(job: Job, counts: Mapping[str, Count]) -> bool:
+    workers = counts.get(WORKER, Count())
+    return workers.ready >= frozenset(range(job.count(WORKER)))
+
+
+def is_evicted(pod: Pod) -> bool:
+    return pod.status.phase == "Failed" and pod.status.reason == "Evicted"
+
+
+def slots(job: Job) -> int:
+    return int(job.spec.get("slotsPerWorker", 1))
+
+
+def _without_blank(replica: Replica) -> Replica:
+    def cleaned(container: Json) -> Json:
+        is_blank = container.get("command") == [""]
+        return {key: value for key, value in container.items() if key != "command" or not is_blank}
+
+    if not any(container.get("command") == [""] for container in template.containers_of(replica.template)):
+        return replica
+    return replace(replica, template=template.with_containers(replica.template, cleaned))
+
+
+def first_container(replica: Replica) -> Json:
+    return next(iter(template.containers_of(replica.template)), {})
+
+
+def environment_of(replica: Replica) -> set[str]:
+    """The names of the variables that the user gave the first container."""
+    return {str(entry.get("name")) for entry in first_container(replica).get("env") or ()}
+
+
+def is_gpu(resource: str) -> bool:
+    return resource.endswith(".com/gpu") or "gpu" in resource
+
+
+def has_gpus(replica: Replica) -> bool:
+    containers = template.containers_of(replica.template)
+    return any(is_gpu(name) for c in containers for name in (c.get("resources") or {}).get("limits") or {})
+
+
+def running_workers(job: Job) -> Iterator[str]:
+    """Names of the running workers, as text sorts them; none before anybody can ask, which saves writes."""
+    pods = [pod for (role, _), pod in job.seen.pods.items() if role == WORKER]
+    running = [pod for pod in pods if pod.status.phase == "Running" and not pod.metadata.is_terminating]
+    is_asked = (LAUNCHER, 0) in job.seen.pods or LAUNCHER in job.seen.delegates
+    if is_asked or sum(pod.is_ready for pod in running) >= job.count(WORKER):
+        yield from sorted(pod.name for pod in running)
+
+
+def hosts_annotation(script: str) -> dict[str, str]:
+    return {HOSTS: hashlib.sha256(script.encode()).hexdigest()[:16]}
+
+
+def config_volume(modes: Mapping[str, int], job: Job) -> dict[str, Any]:
+    items = [{"key": key, "path": key, "mode": mode} for key, mode in modes.items()]
+    return {"name": CONFIG, "configMap": {"name": f"{job.name}-config", "items": items}}
+
+
+def config_map(job: Job, data: Mapping[str, str]) -> dict[str, Any]:
+    return named(job, "v1", "ConfigMap", f"{job.name}-config", data=dict(data))
+
+
+def named(job: Job, api_version: str, kind: str, name: str, **content: Any) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": job.namespace, "labels": {"app": job.name}}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **content}

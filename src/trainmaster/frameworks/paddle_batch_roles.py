@@ -1,0 +1,219 @@
+"""What a PaddleJob of batch.paddlepaddle.org is: its facts, and the rules by which it runs and ends.
+
+The rendezvous comes in a ConfigMap (`paddle_batch_contract`); `paddle_batch_pod` has what is done to pods,
+`paddle_batch_status` the phases that users of paddle-operator know.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import ClassVar
+
+from trainmaster.api import schema
+from trainmaster.api.framework import AGE, Companion, Count, Env, Framework, Role, Shared
+from trainmaster.api.job import Job, Member, Replica
+from trainmaster.api.problem import Advice, Problem, invalid, required
+from trainmaster.api.status import JobStatus
+from trainmaster.frameworks import paddle_batch_contract as contract
+from trainmaster.frameworks import paddle_batch_pod as pods
+from trainmaster.frameworks import paddle_batch_status as statuses
+from trainmaster.objects.meta import Json
+from trainmaster.objects.resource import CONFIG_MAPS
+from trainmaster.objects.template import EnvValue
+
+CLEANED = {
+    "": ("All", "None"),
+    "Always": ("All", "All"),
+    "OnCompletion": ("All", "None"),
+    "OnFailure": ("None", "All"),
+    "Never": ("None", "None"),
+}
+"""What goes when the job has completed, and when it has failed."""
+
+CLEANING = "When pods go: Always, Never, OnFailure, or OnCompletion, which is also the default."
+ELASTIC_TIMEOUT = 60
+PARTY = {"ps": "PSERVER", "worker": "TRAINER", "heter": "HETER"}
+SAMPLE_SET = schema.record(
+    {
+        "name": schema.told(schema.STRING, "Of the SampleSet, and of its PersistentVolumeClaim."),
+        "namespace": schema.told(schema.STRING, "Must be the job's own: pods can mount no other claims."),
+        "mountPath": schema.told(schema.STRING, "Where replicas find it."),
+    },
+    required=["name", "mountPath"],
+)
+
+
+TASK_NAME = schema.told(schema.STRING, "Of the task; up to its first - it is its type.")
+TASK = schema.record({"name": TASK_NAME, **schema.REPLICA_SPEC["properties"]}, required=["name"])
+
+
+class PaddleRoles(Framework):
+    """All workers (and heters) decide; parameter servers may serve on in a job that has completed."""
+
+    group, version = "batch.paddlepaddle.org", "v1"
+    name, kind, plural, replicas_field = "paddle-batch", "PaddleJob", "paddlejobs", ""
+    short_names = ("pdj",)
+    columns = (
+        ("Status", "string", ".status.phase"),
+        ("Mode", "string", ".status.mode"),
+        ("PS", "string", ".status.ps.ready"),
+        ("Worker", "string", ".status.worker.ready"),
+        AGE,
+    )
+    roles = (Role("ps"), Role("worker"), Role("heter"))
+    decides = ("worker", "heter", "ps")
+    clean_pod_policy = clean_pod_policy_2021 = ""
+    clean_pod_policies = ()
+    env_in_every_container = replaces_evicted = False
+    replaces_deleted = restarts_by_template = starts_when_running = True
+    finalizers = ("finalizers.paddlepaddle.org",)
+    host_ports = contract.PORTS
+    companion_resources = (CONFIG_MAPS,)
+    replica_fields: ClassVar[tuple[str, ...]] = ("requests", "limits")
+    status_fields = statuses.FIELDS
+    fields = {
+        "cleanPodPolicy": schema.told(schema.STRING, CLEANING),
+        "intranet": schema.told(schema.STRING, "How replicas reach each other: PodIP (if unset), Service, or Host."),
+        "withGloo": schema.told(schema.integer(), "0: off; 1: gloo among workers; 2: among servers too. Needs ps."),
+        "elastic": schema.told(schema.integer(), "Any number: workers may come and go while the job runs."),
+        "tasks": schema.told(schema.array(TASK), "Groups of replicas by name, in place of ps, worker and heter."),
+        "mode": schema.told(schema.STRING, "Of a job that has tasks: PS, Collective, Single or Custom."),
+        "startInOrder": schema.told(
+            schema.integer(), "1: a task's pods are made when those of the task before have addresses."
+        ),
+        "sampleSetRef": schema.told(SAMPLE_SET, "The claim of this name is mounted into every replica."),
+    }
+
+    def default(self, job: Job) -> Job:
+        replicas = {role: self._defaulted(job, role, replica) for role, replica in job.replicas.items()}
+        return replace(_ungrouped(job), replicas=replicas)
+
+    def _defaulted(self, job: Job, role: str, replica: Replica) -> Replica:
+        """Endpoints that are names outlive a container; addresses do too, but that is for the user to rely on."""
+        if contract.is_elastic(job):
+            return replace(replica, restart_policy="OnFailure")
+        is_said = replica.template.get("spec", {}).get("restartPolicy") or replica.restart_policy != self.restart_policy
+        is_named = role == "worker" and contract.intranet(job) == contract.SERVICE
+        return replace(replica, restart_policy="OnFailure") if is_named and not is_said else replica
+
+    def validate(self, job: Job) -> Iterator[Problem]:
+        if contract.is_elastic(job) and not job.has("worker"):
+            yield required("spec.worker", "must be present, because spec.elastic lets the number of workers change")
+        samples = job.spec.get("sampleSetRef")
+        if samples and ":" in samples["mountPath"]:
+            yield invalid("spec.sampleSetRef.mountPath", samples["mountPath"], "must not contain ':'")
+
+    def advice(self, job: Job) -> Iterator[Advice]:
+        policy = job.policy.clean_pod_policy
+        if policy not in CLEANED:
+            known = [name for name in CLEANED if name]
+            meant = difflib.get_close_matches(policy, known, n=1)
+            hint = f"did you mean {meant[0]}?" if meant else f"write one of {', '.join(known)}"
+            yield Advice("UnknownPolicy", f"spec.cleanPodPolicy {policy} is not known, so all pods are kept; {hint}")
+        namespace = (job.spec.get("sampleSetRef") or {}).get("namespace", job.namespace)
+        if namespace != job.namespace:
+            message = f"spec.sampleSetRef.namespace is {namespace}, but pods can mount claims of {job.namespace} alone"
+            yield Advice("ForeignNamespace", f"{message}; make the claim there")
+
+    def env(self, member: Member) -> Env:
+        job = member.job
+        is_named = contract.intranet(job) == contract.SERVICE
+        party, number = self.identity(member)
+        env: dict[str, EnvValue] = {
+            "POD_IP": member.name if is_named else {"fieldRef": {"fieldPath": "status.podIP"}},
+            "PADDLE_TRAINER_ID": number,
+            "TRAINING_ROLE": party,
+            "PADDLE_TRAINING_ROLE": party,
+        }
+        if contract.is_elastic(job):
+            env |= {
+                "PADDLE_ELASTIC_JOB_ID": _elastic_id(job),
+                "PADDLE_ELASTIC_NP": job.count("worker"),
+                "PADDLE_ELASTIC_TIMEOUT": ELASTIC_TIMEOUT,
+            }
+            if job.settings.etcd_servers:
+                env["PADDLE_ELASTIC_SERVER"] = ",".join(job.settings.etcd_servers)
+        return env
+
+    def identity(self, member: Member) -> tuple[str, int]:
+        """What the replica is to Paddle, and which of its sort."""
+        return PARTY[member.role], member.index
+
+    def parties(self, job: Job) -> contract.Parties:
+        return {PARTY[role]: [(role, index) for index in range(job.count(role))] for role in job.replicas}
+
+    def mode(self, job: Job) -> str:
+        if job.has("ps"):
+            return "PS"
+        return "Collective" if job.count("worker") > 1 else "Single"
+
+    def decorate(self, pod: Json, member: Member) -> Json:
+        return pods.decorate(pod, member)
+
+    def service(self, body: Json, member: Member) -> Json | None:
+        return pods.service(body, member)
+
+    def labels(self, member: Member) -> Mapping[str, str]:
+        return {"paddle-res-name": member.name, "paddle-res-type": member.role}
+
+    def annotations(self, member: Member) -> Mapping[str, str]:
+        return {"paddle-resource": member.role}
+
+    def companions(self, job: Job) -> Iterable[Companion]:
+        return contract.gate(job, self.variables(job))
+
+    def variables(self, job: Job) -> Mapping[str, str]:
+        return contract.variables(job, self.parties(job))
+
+    def succeeded(self, job: Job, counts: Mapping[str, Count]) -> bool:
+        """A failure goes first, whoever has succeeded."""
+        awaited = [role for role in self.awaited(job) if job.count(role)]
+        done = all(counts[role].succeeded >= frozenset(range(job.count(role))) for role in awaited)
+        return bool(awaited) and done and not statuses.has_failed(job)
+
+    def awaited(self, job: Job) -> Iterable[str]:
+        """The roles whose end is the job's."""
+        return ("worker", "heter") if job.count("worker") else job.replicas
+
+    def is_leader(self, member: Member) -> bool:
+        """Servers say little: the first of those that train is the one to read."""
+        working = next((role for role in self.awaited(member.job) if member.job.count(role)), "")
+        return member.role == working and member.index == 0
+
+    def is_running(self, job: Job, counts: Mapping[str, Count]) -> bool:
+        return statuses.is_running(job)
+
+    def replaces_failed(self, job: Job) -> bool:
+        """An elastic job goes on without a worker that was evicted, and takes it back."""
+        return contract.is_elastic(job)
+
+    def cleaning(self, job: Job, *, succeeded: bool) -> str:
+        on_completion, on_failure = CLEANED.get(job.policy.clean_pod_policy, CLEANED["Never"])
+        return on_completion if succeeded else on_failure
+
+    def report(self, job: Job, status: JobStatus, counts: Mapping[str, Count]) -> Json:
+        return statuses.report(job, status, self.mode(job) if job.replicas else "")
+
+    def wants_host_ports(self, job: Job) -> bool:
+        return contract.intranet(job) == contract.HOST
+
+    def shared(self, job: Job) -> Iterable[Shared]:
+        """The number of workers, by which Paddle's launcher scales. It writes the key itself when it starts."""
+        if contract.is_elastic(job) and not job.has("ps"):
+            workers = job.count("worker")
+            yield Shared(f"/paddle/{_elastic_id(job)}/np", str(workers), f"scaled replicas to {workers}")
+
+
+def _elastic_id(job: Job) -> str:
+    return f"{job.namespace}-{job.name}"
+
+
+def _ungrouped(job: Job) -> Job:
+    """A job that names another scheduler than the operator's is left to that one as a whole."""
+    gang = job.settings.gang_scheduler.lower()
+    named = {
+        str(replica.template.get("spec", {}).get("schedulerName", "")).lower() for replica in job.replicas.values()
+    }
+    return job if named <= {"", gang} else replace(job, settings=replace(job.settings, gang_scheduler=""))

@@ -1,0 +1,144 @@
+"""PaddleJobs written as tasks: `spec.mode` and a list of named groups of replicas, as paddle-operator was to have them.
+
+A task's name up to its first `-` is its type: `ps-1` and `ps-2` are both of the type PS. Every object has roles of its
+own here, so each set of task names is a dialect of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import ClassVar
+
+from trainmaster.api.framework import Count, Role
+from trainmaster.api.job import Job, Member
+from trainmaster.api.problem import Problem, forbidden, invalid, unsupported
+from trainmaster.api.status import JobStatus
+from trainmaster.frameworks import paddle_batch_contract as contract
+from trainmaster.frameworks.paddle_batch_roles import PaddleRoles
+from trainmaster.objects import names
+from trainmaster.objects.meta import Json
+
+PS, COLLECTIVE, SINGLE, CUSTOM = MODES = ("PS", "Collective", "Single", "Custom")
+PARTY = {"PS": "PSERVER", "HETER": "HETER", "DRIVER": "DRIVER"}
+DIALECTS = 256
+
+
+class PaddleTasks(PaddleRoles):
+    """All tasks but parameter servers decide."""
+
+    restart_policy = "OnFailure"
+    replica_fields: ClassVar[tuple[str, ...]] = ("name", *PaddleRoles.replica_fields)
+
+    def declared(self, spec: Json) -> object:
+        return {task["name"]: task for task in _tasks(spec)}
+
+    def rescaled(self, spec: Json, role: str, replicas: int) -> Json:
+        """The whole list: a merge patch cannot reach into one."""
+        return {
+            "tasks": [{**task, **({"replicas": replicas} if task["name"] == role else {})} for task in _tasks(spec)]
+        }
+
+    def path(self, role: str = "") -> str:
+        return f"spec.tasks[{role}]" if role else "spec.tasks"
+
+    def validate(self, job: Job) -> Iterator[Problem]:
+        yield from super().validate(job)
+        if job.spec.get("mode") not in MODES:
+            yield unsupported("spec.mode", job.spec.get("mode"), MODES)
+        given = [task["name"] for task in _tasks(job.spec)]
+        for name in dict.fromkeys(given):
+            if not names.is_dns_1035(name):
+                yield invalid(f"{self.path(name)}.name", name, f"should match: {names.DNS_1035}")
+            if given.count(name) > 1:
+                yield forbidden(f"{self.path(name)}.name", "must be the name of one task only")
+
+    def mode(self, job: Job) -> str:
+        return str(job.spec["mode"])
+
+    def identity(self, member: Member) -> tuple[str, int]:
+        for party, slots in self.parties(member.job).items():
+            if (member.role, member.index) in slots:
+                return party, slots.index((member.role, member.index))
+        raise ValueError(f"{member.name} belongs to no task of its job")
+
+    def parties(self, job: Job) -> contract.Parties:
+        found: dict[str, list[contract.Slot]] = {}
+        for member in job.members():
+            found.setdefault(self._party(job, member.role), []).append((member.role, member.index))
+        return found
+
+    def _party(self, job: Job, role: str) -> str:
+        if self.mode(job) == CUSTOM:
+            return _type(role)
+        return PARTY.get(_type(role), "TRAINER") if self.mode(job) == PS else "TRAINER"
+
+    def labels(self, member: Member) -> Mapping[str, str]:
+        return {**super().labels(member), "paddle-pod-key": member.name, "paddle-task-name": member.role}
+
+    def annotations(self, member: Member) -> Mapping[str, str]:
+        same = [peer.name for peer in member.job.members() if _type(peer.role) == _type(member.role)]
+        return {
+            **super().annotations(member),
+            "paddle-task-type": _type(member.role),
+            "paddle-task-rank": str(list(member.job.replicas).index(member.role)),
+            "paddle-pod-rank": str(member.index),
+            "paddle-global-rank": str(member.rank),
+            "paddle-local-rank": str(same.index(member.name)),
+        }
+
+    def variables(self, job: Job) -> Mapping[str, str]:
+        data = dict(super().variables(job))
+        types: dict[str, list[contract.Slot]] = {}
+        for member in job.members():
+            types.setdefault(_type(member.role), []).append((member.role, member.index))
+        match self.mode(job):
+            case "PS":
+                data |= {f"PADDLE_{t}_ENDPOINTS": ",".join(contract.endpoints(job, s)) for t, s in types.items()}
+            case "Custom":
+                data |= {f"PADDLE_{t}_HOST": ",".join(contract.hosts(job, s)) for t, s in types.items()}
+            case _:
+                data["PADDLE_TRAINERS_TYPES"] = ",".join(_type(member.role) for member in job.members())
+        return data
+
+    def awaited(self, job: Job) -> Iterable[str]:
+        working = [role for role in job.replicas if self._party(job, role) != "PSERVER" and job.count(role)]
+        return working or job.replicas
+
+    def may_start(self, role: str, job: Job, counts: Mapping[str, Count]) -> bool:
+        """In order means: once those before have addresses. They could not run yet, for all wait for everybody's."""
+        if not job.spec.get("startInOrder"):
+            return True
+        before = list(job.replicas)[: list(job.replicas).index(role)]
+        return all(contract.is_reachable(job, (task, n)) for task in before for n in range(job.count(task)))
+
+    def report(self, job: Job, status: JobStatus, counts: Mapping[str, Count]) -> Json:
+        """Tasks may have any name, so they stand apart from the other fields."""
+        told = dict(super().report(job, status, counts))
+        tasks = {role: told.pop(role) for role in job.replicas}
+        return {**told, **({"tasks": tasks} if tasks else {})}
+
+
+def dialect_of(raw: Json) -> PaddleTasks | None:
+    """The dialect of a job that has tasks; None of any other."""
+    spec = raw.get("spec")
+    given = tuple(dict.fromkeys(task["name"] for task in _tasks(spec if isinstance(spec, Mapping) else {})))
+    return _speaking(given) if given else None
+
+
+@lru_cache(DIALECTS)
+def _speaking(tasks: tuple[str, ...]) -> PaddleTasks:
+    roles = tuple(Role(name) for name in tasks)
+    kind: type[PaddleTasks] = type("PaddleTasks", (PaddleTasks,), {"roles": roles, "decides": tasks})
+    return kind()
+
+
+def _tasks(spec: Json) -> list[Json]:
+    """Those that are well-formed enough to have a name."""
+    listed = spec.get("tasks")
+    tasks = listed if isinstance(listed, list) else []
+    return [task for task in tasks if isinstance(task, Mapping) and isinstance(task.get("name"), str)]
+
+
+def _type(task: str) -> str:
+    return task.partition("-")[0].upper()

@@ -1,0 +1,158 @@
+"""Jobs of paddle-operator on the embedded cluster: real processes behind a real gate, and what kubectl shows."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.integration.bed import CONFIG, IMAGE, MARK, Bed, Json, bed, processes
+
+from trainmaster.cli.embedded import EmbeddedOptions
+from trainmaster.objects.resource import CONFIG_MAPS, PODS
+
+VERSION = "batch.paddlepaddle.org/v1"
+SERVE = "import signal; print('serving', flush=True); signal.pause()"
+MEET = """
+import os, socket
+own, rank = os.environ["PADDLE_TRAINER_ENDPOINTS"].split(","), int(os.environ["PADDLE_TRAINER_ID"])
+host, _, port = own[rank].rpartition(":")
+assert (os.environ["POD_IP"], os.environ["PADDLE_PORT"]) == (host, port)
+if rank == 0:
+    with socket.create_server(("", int(port))) as door:
+        for _ in own[1:]:
+            door.accept()[0].sendall(b"hello")
+else:
+    meeting = own[0].rpartition(":")
+    while True:
+        try:
+            with socket.create_connection((meeting[0], int(meeting[2])), 5) as peer:
+                assert peer.recv(5) == b"hello"
+                break
+        except ConnectionRefusedError:
+            pass
+print("met at", own[0], flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory) -> Path:
+    return Path(tmp_path_factory.mktemp("cluster"))
+
+
+@pytest.fixture(scope="module")
+def cluster(home: Path) -> Iterator[Bed]:
+    with bed(EmbeddedOptions(home=str(home), config=str(CONFIG))) as running:
+        yield running
+    assert processes() == []
+
+
+def a_role(replicas: int, program: str, **template: object) -> Json:
+    container = {
+        "name": "paddle",
+        "image": IMAGE,
+        "command": ["python", "-c", program],
+        "env": [{"name": "MARK", "value": MARK}],
+    }
+    spec = {"containers": [container], "terminationGracePeriodSeconds": 2, **template}
+    return {"replicas": replicas, "template": {"spec": spec}}
+
+
+def a_paddle(name: str, **spec: object) -> Json:
+    metadata = {"name": name, "namespace": "default"}
+    return {"apiVersion": VERSION, "kind": "PaddleJob", "metadata": metadata, "spec": spec}
+
+
+def reaching(cluster: Bed, name: str, phase: str) -> Json:
+    resource = cluster.resource(VERSION, "PaddleJob")
+    job = cluster.until(resource, name, lambda job: job is not None and job.get("status", {}).get("phase") == phase)
+    assert job is not None
+    return job
+
+
+def kubectl(home: Path, *words: str) -> str:
+    found = os.environ.get("KUBECTL") or shutil.which("kubectl")
+    assert found, "kubectl is needed: put it on the PATH, or set KUBECTL"
+    command = [found, f"--kubeconfig={home / 'kubeconfig'}", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+
+
+def test_kubectl_shows_the_table_of_the_manual_for_a_job_that_has_completed_while_its_servers_serve(cluster, home):
+    ended = a_role(2, "print('trained')")
+    cluster.submit(
+        a_paddle("wide-ande-deep-service", cleanPodPolicy="Never", withGloo=1, worker=ended, ps=a_role(2, SERVE))
+    )
+
+    reaching(cluster, "wide-ande-deep-service", "Completed")
+
+    heading, line = kubectl(home, "get", "pdj").splitlines()
+    assert heading.split() == ["NAME", "STATUS", "MODE", "PS", "WORKER", "AGE"]
+    assert line.split()[:-1] == ["wide-ande-deep-service", "Completed", "PS", "2/2", "0/2"]
+    assert re.fullmatch(r"\d+s", line.split()[-1])
+
+
+@pytest.mark.parametrize("intranet", ["PodIP", "Service"])
+def test_workers_find_each_other_by_what_the_gate_tells_them(cluster, intranet):
+    name = f"meet-{intranet.lower()}"
+
+    cluster.submit(a_paddle(name, intranet=intranet, cleanPodPolicy="Never", worker=a_role(3, MEET)))
+
+    job = reaching(cluster, name, "Completed")
+    logs = {cluster.log(f"{name}-worker-{index}") for index in range(3)}
+    assert len(logs) == 1
+    assert logs.pop().startswith("met at ")
+    assert (job["status"]["mode"], job["status"]["worker"]["ready"]) == ("Collective", "0/3")
+
+
+@pytest.mark.parametrize("role", ["ps", "worker"])
+def test_a_replica_that_is_killed_fails_the_job(cluster, role):
+    name = f"killed-{role}"
+    cluster.submit(a_paddle(name, cleanPodPolicy="Always", ps=a_role(1, SERVE), worker=a_role(1, SERVE)))
+    cluster.says(f"{name}-{role}-0", "serving")
+    [process] = processes(pod=f"{name}-{role}-0")
+
+    os.kill(process.pid, 9)
+
+    reaching(cluster, name, "Failed")
+    cluster.pod_gone(f"{name}-{role}-0")
+
+
+def test_a_pod_deleted_by_hand_comes_back_with_an_address_that_all_can_read(cluster):
+    cluster.submit(a_paddle("again", ps=a_role(1, SERVE), worker=a_role(2, SERVE)))
+    reaching(cluster, "again", "Running")
+    before = cluster.pod("again-worker-1")
+
+    cluster.do(cluster.client.delete(PODS, "again-worker-1", "default"))
+
+    after = cluster.pod("again-worker-1", lambda pod: pod["metadata"]["uid"] != before["metadata"]["uid"])
+    reaching(cluster, "again", "Running")
+    after = cluster.says("again-worker-1", "serving")
+    gate = cluster.do(cluster.client.get(CONFIG_MAPS, "again", "default"))
+    assert after["status"]["podIP"] == gate["data"]["PADDLE_TRAINERS"].split(",")[1]
+    cluster.do(cluster.client.delete(cluster.resource(VERSION, "PaddleJob"), "again", "default"))
+
+
+def test_a_pod_deleted_by_hand_stays_away_from_a_job_that_has_ended(cluster):
+    cluster.submit(a_paddle("over", cleanPodPolicy="Never", ps=a_role(1, SERVE), worker=a_role(1, "pass")))
+    reaching(cluster, "over", "Completed")
+
+    cluster.do(cluster.client.delete(PODS, "over-ps-0", "default"))
+    cluster.pod_gone("over-ps-0")
+
+    resource = cluster.resource(VERSION, "PaddleJob")
+    job = cluster.until(resource, "over", lambda job: job is not None and job["status"]["ps"]["ready"] == "0/1")
+    assert job is not None
+    assert job["status"]["phase"] == "Completed"
+    assert set(cluster.pods("over")) == {"over-worker-0"}
+
+
+def test_both_kinds_are_found_by_the_names_that_tell_them_apart(cluster, home):
+    by_short_name = kubectl(home, "get", "pdj", "-o", "name")
+    by_group = kubectl(home, "get", "paddlejobs.kubeflow.org", "-o", "name")
+
+    assert all(line.startswith("paddlejob.batch.paddlepaddle.org/") for line in by_short_name.splitlines())
+    assert by_group == ""
