@@ -7,7 +7,7 @@ import os
 import sys
 import time
 
-from benchmarks import apiserver, operator, pods, startup
+from benchmarks import apiserver, operator, pods, startup, webhook
 from benchmarks.measure import Benchmark, Result, lines_of, rounded
 
 BENCHMARKS = (
@@ -15,6 +15,7 @@ BENCHMARKS = (
     Benchmark("startup", "seconds from the command to training, and to its end", startup.run),
     Benchmark("pods", "a thousand pods of `true` through the embedded cluster", pods.run),
     Benchmark("operator", "the operator on a real control plane, beside a floor that only POSTs", operator.run),
+    Benchmark("webhook", "milliseconds to an answer of the admission webhook, under load", webhook.run),
 )
 
 

@@ -16,12 +16,17 @@ Three things to try next:
   .venv/bin/trainmaster up -d                           # a cluster that stays; then use kubectl as on any other
 """
 
+INSTEAD = (
+    "make demo: PyTorch could not be installed: check the network, or name a mirror in PIP_INDEX_URL. "
+    "Without PyTorch: .venv/bin/trainmaster run examples/01-ring"
+)
+
 
 def main() -> int:
     try:
         torch = environment("torch")
     except Unavailable as error:
-        sys.stderr.write(f"make demo: {error}\n")
+        sys.stderr.write(f"make demo: {error}\n{INSTEAD}\n")
         return 1
     program = Path(sys.executable).with_name("trainmaster")
     command = [str(program), "run", "examples/02-pytorch-ddp", "--image", f"registry.example/ddp={torch}"]

@@ -51,9 +51,9 @@ async def connected(path: Path):
 
 
 async def install(client):
-    """What `trainmaster manifests | kubectl apply -f -` does; the Deployment has nowhere to run and is left out."""
+    """What `trainmaster manifests | kubectl apply -f -` does, less the Deployment, which has nowhere to run."""
     for body in manifests(Installation(frameworks.BUILT_IN, namespace=NAMESPACE)):
-        if body["kind"] != "Deployment":
+        if body["kind"] not in ("Deployment", "PodDisruptionBudget"):
             await client.create(PLURALS[body["kind"]], body)
     for body in manifests(Installation(frameworks.BUILT_IN)):
         if body["kind"] == "CustomResourceDefinition":

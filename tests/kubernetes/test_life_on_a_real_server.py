@@ -11,7 +11,7 @@ from trainmaster.kube.client import Client
 from trainmaster.kube.errors import Invalid, NotFound
 from trainmaster.kube.transport import HttpTransport
 from trainmaster.objects.resource import EVENTS, PODS, SERVICES
-from trainmaster.testing.jobs import KINDS, LEADER, ROLES, a_small
+from trainmaster.testing.jobs import KINDS, LEADER, ROLES, SERVED, a_small, replicas_of
 from trainmaster.testing.scene import a_job
 
 PATIENCE = 90.0
@@ -96,6 +96,11 @@ def test_a_job_lives_from_submission_to_success(plane, operator, kind):
     async def life(cluster):
         await cluster.submit(job)
         await cluster.until_pods(name, sum(ROLES[kind].values()))
+        services = await cluster.client.list(
+            SERVICES, "default", label_selector=f"training.kubeflow.org/job-name={name}"
+        )
+        served = replicas_of(kind, SERVED.get(kind, ROLES[kind]), name)
+        assert sorted(item["metadata"]["name"] for item in services.items) == served
         for pod in await cluster.pods(name):
             await cluster.set_phase(pod, "Running")
         await cluster.until_last(job, "Running")
@@ -103,10 +108,21 @@ def test_a_job_lives_from_submission_to_success(plane, operator, kind):
             if LEADER.get(kind, "") in pod:
                 await cluster.set_phase(pod, "Succeeded", 0)
         await cluster.until_last(job, "Succeeded")
-        services = await cluster.client.list(
-            SERVICES, "default", label_selector=f"training.kubeflow.org/job-name={name}"
-        )
-        assert len(services.items) == sum(ROLES[kind].values())
+
+    on(plane, life)
+
+
+def test_the_scheduler_of_an_msjob_is_met_at_the_address_that_the_server_gave(plane, operator):
+    job = a_small("MSJob", "meeting").manifest
+
+    async def life(cluster):
+        await cluster.submit(job)
+        await cluster.until_pods("meeting", 3)
+        address = (await cluster.client.get(SERVICES, "meeting-scheduler-0", "default"))["spec"]["clusterIP"]
+        pods = await cluster.pods("meeting")
+        hosts = {name: pod["spec"]["containers"][0]["env"][0].get("value") for name, pod in pods.items()}
+        assert address not in ("", "None")
+        assert hosts == {"meeting-scheduler-0": None, "meeting-worker-0": address, "meeting-worker-1": address}
 
     on(plane, life)
 

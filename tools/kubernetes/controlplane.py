@@ -1,4 +1,4 @@
-"""Starts and stops a real control plane on free loopback ports, with throwaway data and RBAC on."""
+"""Starts and stops a real control plane on free ports, with throwaway data and RBAC on."""
 
 from __future__ import annotations
 
@@ -32,16 +32,25 @@ healthzBindAddress: "127.0.0.1:{port}"
 metricsBindAddress: "127.0.0.1:{port}"
 clientConnection: {{kubeconfig: {kubeconfig}, qps: 1000, burst: 2000}}
 """
+USERS = {
+    "admin": ("admin", "system:masters"),
+    "manager": ("system:kube-controller-manager", ""),
+    "scheduler": ("system:kube-scheduler", ""),
+    "kubelet": ("system:node:node", "system:nodes"),
+    "proxy": ("system:kube-proxy", ""),
+}
+"""Who each token speaks for, and the group; a real node, where there is one, is called node."""
 
 
 class ControlPlane:
     """etcd, kube-apiserver, kube-controller-manager and kube-scheduler as children of this process."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, address: str = "127.0.0.1") -> None:
         self._home = directory
+        self._address = address
         self._binaries = binaries()
         self._children: dict[str, subprocess.Popen[bytes]] = {}
-        self._tokens = {user: secrets.token_hex(16) for user in ("admin", "manager", "scheduler")}
+        self._tokens = {user: secrets.token_hex(16) for user in USERS}
         self._ports = dict(zip(("etcd", "peer", "api", "manager", "scheduler", "health"), _free_ports(6), strict=True))
 
     @property
@@ -50,15 +59,24 @@ class ControlPlane:
 
     @property
     def url(self) -> str:
-        return f"https://127.0.0.1:{self._ports['api']}"
+        return f"https://{self._address}:{self._ports['api']}"
+
+    @property
+    def authority(self) -> Path:
+        """The certificate of who signed the server's."""
+        return self._home / "ca.crt"
 
     @property
     def token(self) -> str:
         return self._tokens["admin"]
 
+    def token_of(self, name: str) -> str:
+        """Of one of USERS."""
+        return self._tokens[name]
+
     def write_kubeconfig(self, path: Path, user: str, token: str) -> Path:
         """For any other user, say one with the operator's own rights."""
-        cluster = {"server": self.url, "certificate-authority": str(self._home / "ca.crt")}
+        cluster = {"server": self.url, "certificate-authority": str(self.authority)}
         body = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -90,9 +108,13 @@ class ControlPlane:
 
     def _write_keys(self) -> None:
         authority = trustme.CA()
-        authority.cert_pem.write_to_path(str(self._home / "ca.crt"))
-        server = authority.issue_cert("127.0.0.1", "localhost", "10.96.0.1", "kubernetes.default.svc")
+        authority.cert_pem.write_to_path(str(self.authority))
+        server = authority.issue_cert(self._address, "127.0.0.1", "localhost", "10.96.0.1", "kubernetes.default.svc")
         server.private_key_and_cert_chain_pem.write_to_path(str(self._home / "api.pem"))
+        # A name beside the common one, for trustme would leave that part empty, and Go does not accept it so.
+        name = "kube-apiserver"
+        client = authority.issue_cert(name, common_name=name, organization_name="system:masters")
+        client.private_key_and_cert_chain_pem.write_to_path(str(self._home / "kubelet-client.pem"))
         key = ec.generate_private_key(ec.SECP256R1())
         private = key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
@@ -102,10 +124,8 @@ class ControlPlane:
         )
         (self._home / "sa.key").write_bytes(private)
         (self._home / "sa.pub").write_bytes(public)
-        groups = {"admin": "system:masters", "manager": "", "scheduler": ""}
-        users = {"manager": "system:kube-controller-manager", "scheduler": "system:kube-scheduler"}
-        lines = [f'{token},{users.get(name, name)},{name},"{groups[name]}"' for name, token in self._tokens.items()]
-        (self._home / "tokens.csv").write_text("\n".join(lines) + "\n")
+        lines = [f'{self._tokens[name]},{user},{name},"{group}"\n' for name, (user, group) in USERS.items()]
+        (self._home / "tokens.csv").write_text("".join(lines))
         self.write_kubeconfig(self.kubeconfig, "admin", self.token)
 
     def _start_etcd(self) -> None:
@@ -126,11 +146,14 @@ class ControlPlane:
         self._start(
             "kube-apiserver",
             f"--etcd-servers=http://127.0.0.1:{self._ports['etcd']}",
-            "--bind-address=127.0.0.1",
+            f"--bind-address={self._address}",
             f"--secure-port={self._ports['api']}",
             f"--tls-cert-file={home / 'api.pem'}",
             f"--tls-private-key-file={home / 'api.pem'}",
-            f"--client-ca-file={home / 'ca.crt'}",
+            f"--client-ca-file={self.authority}",
+            f"--kubelet-client-certificate={home / 'kubelet-client.pem'}",
+            f"--kubelet-client-key={home / 'kubelet-client.pem'}",
+            "--kubelet-preferred-address-types=InternalIP",
             f"--token-auth-file={home / 'tokens.csv'}",
             "--authorization-mode=Node,RBAC",
             "--allow-privileged=true",
@@ -151,7 +174,7 @@ class ControlPlane:
             "--leader-elect=false",
             "--use-service-account-credentials",
             f"--service-account-private-key-file={self._home / 'sa.key'}",
-            f"--root-ca-file={self._home / 'ca.crt'}",
+            f"--root-ca-file={self.authority}",
             "--kube-api-qps=500",
             "--kube-api-burst=1000",
         )
@@ -176,7 +199,7 @@ class ControlPlane:
             )
 
     def _wait_for(self, path: str) -> None:
-        context = ssl.create_default_context(cafile=str(self._home / "ca.crt"))
+        context = ssl.create_default_context(cafile=str(self.authority))
         request = urllib.request.Request(self.url + path, headers={"Authorization": f"Bearer {self.token}"})
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
@@ -195,12 +218,12 @@ class ControlPlane:
 
 
 @contextlib.contextmanager
-def control_plane() -> Iterator[ControlPlane]:
-    """A running one, in memory where the machine has room for that: etcd syncs after every write."""
+def control_plane(address: str = "127.0.0.1") -> Iterator[ControlPlane]:
+    """A running one that listens there, in memory where the machine has room for that: etcd syncs after every write."""
     memory = Path("/dev/shm")
     parent = memory if memory.is_dir() and os.access(memory, os.W_OK) else None
     home = Path(tempfile.mkdtemp(prefix="trainmaster-kubernetes-", dir=parent))
-    plane = ControlPlane(home)
+    plane = ControlPlane(home, address)
     try:
         plane.start()
         yield plane

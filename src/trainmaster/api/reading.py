@@ -95,7 +95,9 @@ def is_managed_elsewhere(framework: Framework, raw: Json) -> bool:
 
 def normalised(value: Any) -> Any:
     """Null means unset, in every field of every object; and 2.0 is the integer 2, as it is to the API server."""
-    if isinstance(value, Mapping):
+    if isinstance(value, str):  # most values are, and asking for an abstract Mapping is slow
+        return value
+    if isinstance(value, dict | Mapping):
         return {key: normalised(inner) for key, inner in value.items() if inner is not None}
     if isinstance(value, list):
         return [normalised(inner) for inner in value]

@@ -20,6 +20,7 @@ from trainmaster.cluster.cluster import Cluster, ClusterOptions
 from trainmaster.cluster.kubelet.images import Images
 from trainmaster.cluster.kubelet.images_config import ImageError, parse_option
 from trainmaster.cluster.kubelet.leftovers import temporary_home
+from trainmaster.cluster.kubelet.machine_config import SECTIONS, MachineConfig, MachineError
 from trainmaster.cluster.kubelet.sandbox import SandboxError
 from trainmaster.kube import config as kubeconfig
 from trainmaster.kube.client import Client
@@ -29,6 +30,8 @@ from trainmaster.objects.resource import CUSTOM_RESOURCE_DEFINITIONS
 from trainmaster.operator.install import crds
 from trainmaster.operator.main import operate
 from trainmaster.operator.options import Options
+
+_SECTIONS = ("images", *SECTIONS)
 
 
 def embedded_operator(gang_scheduler_name: str = "", compat: str = "") -> Options:
@@ -56,7 +59,7 @@ class EmbeddedOptions:
     operator: Options = embedded_operator()
 
 
-def images_of(options: EmbeddedOptions, base: Path) -> Images:
+def configuration_of(options: EmbeddedOptions, base: Path) -> tuple[Images, MachineConfig]:
     """From trainmaster.yaml (named, else beside the manifest, else here) and --image, which wins."""
     candidates = [Path(options.config)] if options.config else [base / CONFIG, Path(CONFIG)]
     found = next((path for path in candidates if path.exists()), None)
@@ -64,24 +67,28 @@ def images_of(options: EmbeddedOptions, base: Path) -> Images:
         raise BadDocument(f"{options.config}: no such file")
     try:
         data = yaml.safe_load(found.read_text()) if found is not None else None
-        if strange := [str(key) for key in data if key != "images"] if isinstance(data, dict) else []:
-            raise BadDocument(f"{found}: {', '.join(strange)}: there is no such field; known is images")
-        configured = Images.from_config(data, found.parent.resolve() if found is not None else Path())
+        if strange := [str(key) for key in data if key not in _SECTIONS] if isinstance(data, dict) else []:
+            known = ", ".join(_SECTIONS)
+            raise BadDocument(f"{found}: {', '.join(strange)}: there is no such field; known are {known}")
+        directory = found.parent.resolve() if found is not None else Path()
+        configured, machine = Images.from_config(data, directory), MachineConfig.of(data, directory)
         given = [parse_option(text, Path()) for text in options.images]
     except yaml.YAMLError as error:
         raise BadDocument(f"{found}: not valid YAML: {error}") from error
-    except ImageError as error:
+    except (ImageError, MachineError) as error:
         raise BadDocument(str(error)) from error  # says itself which file or flag, and where in it
-    return Images([*configured.mappings, *given])
+    return Images([*configured.mappings, *given]), machine
 
 
 def _cluster_options(options: EmbeddedOptions, base: Path, home: Path) -> ClusterOptions:
+    images, machine = configuration_of(options, base)
     return ClusterOptions(
         home,
         options.port,
         options.nodes,
         options.sandbox,
-        images_of(options, base),
+        images,
+        machine,
         is_durable=bool(options.home),
         workdir=str(base.resolve()),
     )

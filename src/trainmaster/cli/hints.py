@@ -8,6 +8,8 @@ from typing import Any
 
 _MODULE = re.compile(r"^ModuleNotFoundError: No module named '([\w.]+)'")
 _FILE = re.compile(r"can't open file '([^']+)'.*No such file")
+_AMOUNT = re.compile(r"needs \S+ (\S+), ")
+_LABEL = re.compile(r"no label ([^\s=]+)=(\S+)")
 _PROGRAM = re.compile(r'exec: "([^"]+)": executable file not found')
 
 
@@ -27,12 +29,21 @@ def of_line(line: str, image: str) -> str:
 def of_warning(reason: str, message: str, image: str) -> str:
     if found := _PROGRAM.search(message):
         return f"no {found[1]} in what stands for {image} on this machine. Name an environment: {_environment(image)}"
-    if reason == "FailedScheduling":
+    return _of_waiting(message) if reason == "FailedScheduling" else ""
+
+
+def _of_waiting(message: str) -> str:
+    if found := _LABEL.search(message):
         return (
-            "it waits until there is room. If this machine never has that much, press Ctrl-C and lower "
-            "resources.requests and limits in the manifest"
+            "no node has that label. Press Ctrl-C, and give it in trainmaster.yaml: "
+            f"node: {{labels: {{{found[1]}: {found[2]}}}}}"
         )
-    return ""
+    found = _AMOUNT.search(message)
+    return (
+        "it waits until there is room. If this machine never has that much, press Ctrl-C, and ask for less in the "
+        "manifest, or let the machine offer more than it has, in trainmaster.yaml: "
+        f"node: {{resources: {{{found[1] if found else 'NAME'}: NUMBER}}}}"
+    )
 
 
 def _environment(image: str) -> str:

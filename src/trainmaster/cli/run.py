@@ -14,6 +14,7 @@ from rich.console import Console
 
 from trainmaster.api.settings import Settings
 from trainmaster.cli import documents, hints, kinds
+from trainmaster.cli.connection import in_words
 from trainmaster.cli.documents import BadDocument
 from trainmaster.cli.embedded import EmbeddedOptions, embedded
 from trainmaster.cli.errors import unwrapped
@@ -57,7 +58,7 @@ def run(options: RunOptions) -> int:
         print(error, file=sys.stderr)
         return BAD_INPUT
     except KubeError as error:
-        print(f"trainmaster run: {error}", file=sys.stderr)
+        print(f"trainmaster run: {in_words(error)}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:
         print("interrupted: everything that was started has been stopped", file=sys.stderr)

@@ -13,7 +13,7 @@ from trainmaster.cli.documents import BadDocument, Document
 from trainmaster.cli.follow import JobRef
 from trainmaster.cli.resources import Resources, UnknownKind
 from trainmaster.kube.client import Client
-from trainmaster.kube.errors import AlreadyExists, Invalid, KubeError
+from trainmaster.kube.errors import AlreadyExists, Invalid, KubeError, Unreachable
 from trainmaster.objects.meta import Json
 from trainmaster.objects.resource import Resource
 
@@ -86,6 +86,8 @@ class Submitter:
             made = await self._client.get(resource, body["metadata"]["name"], self._where(body, resource))
         except Invalid as error:
             raise BadDocument(f"{document}: {error.message}") from error
+        except Unreachable:  # no fault of the document's
+            raise
         except KubeError as error:
             raise BadDocument(f"{document}: {error}") from error
         return _reference(resource, made)

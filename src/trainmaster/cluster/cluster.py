@@ -29,6 +29,7 @@ from trainmaster.cluster.controllers.workloads import deployments, replica_sets
 from trainmaster.cluster.kubelet.hosts import qualified
 from trainmaster.cluster.kubelet.images import Images
 from trainmaster.cluster.kubelet.kubelet import Kubelet
+from trainmaster.cluster.kubelet.machine_config import MachineConfig
 from trainmaster.cluster.kubelet.podapi import RegistryPodApi
 from trainmaster.cluster.kubelet.runtime import PodRuntime
 from trainmaster.cluster.kubelet.sandbox import DOOR, Sandbox, open_sandbox
@@ -51,6 +52,7 @@ class ClusterOptions:
     nodes: int = 1
     sandbox: SandboxKind = "auto"
     images: Images = field(default_factory=Images)
+    machine: MachineConfig = MachineConfig()
     is_durable: bool = True
     workdir: str = "/"
     """Where containers start for which neither manifest nor image says."""
@@ -91,7 +93,14 @@ class Cluster:
             self.sandbox_kind = sandbox.kind
             doors = await self._doors(sandbox, stack)
             await _announce(registry, doors[0].getsockname()[1])
-            nodes = NodeKeeper(registry, now=self._now, count=self._options.nodes)
+            machine = self._options.machine
+            nodes = NodeKeeper(
+                registry,
+                now=self._now,
+                count=self._options.nodes,
+                override=machine.resources,
+                labels=machine.labels,
+            )
             await nodes.register()
             kubelet = self._kubelet(registry, sandbox, nodes, doors[0].getsockname()[1])
             server = ApiServer(
@@ -127,6 +136,7 @@ class Cluster:
             workdir=self._options.workdir,
             token=token,
             tools=Toolbox(home / "inside", sandbox, port=port, ca=self._credentials.ca.read_text(), token=token),
+            stand_ins=self._options.machine.volumes,
         )
 
     def _controllers(self, registry: Registry) -> list[Runnable]:

@@ -47,6 +47,7 @@ class MPISsh(MPIBase):
     outlives_ttl = True
     forgotten_roles = (WORKER,)
     prepares_suspended = True
+    replaces_deleted = True  # sshd ends well when it is told to stop; its worker is missing all the same
     companion_resources = (CONFIG_MAPS, SECRETS, SERVICES)
     operator_name = OPERATOR
 

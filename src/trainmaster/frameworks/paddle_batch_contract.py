@@ -79,8 +79,6 @@ def variables(job: Job, parties: Parties) -> dict[str, str]:
         data["PADDLE_TRAINER_ENDPOINTS"] = ",".join(endpoints(job, trainers))
         data["PADDLE_TRAINERS"] = ",".join(hosts(job, trainers))
         data["PADDLE_TRAINERS_NUM"] = str(len(trainers))
-    if trainers and servers is None:  # the same again, as launchers since Paddle 2.3 read it
-        data |= {"PADDLE_IPS": data["PADDLE_TRAINERS"], "PADDLE_START_PORT": data["PADDLE_PORT"]}
     if heters is not None:  # under the name of today, and the one of 2021
         data["PADDLE_HETER_ENDPOINTS"] = ",".join(endpoints(job, heters))
         data["PADDLE_HETER_TRAINER_IP_PORT_LIST"] = data["PADDLE_HETER_ENDPOINTS"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from trainmaster.api import reading
 from trainmaster.api.problem import Problem, invalid
 from trainmaster.api.schema import INLINED_POLICY, QUEUE_RULE
 from trainmaster.objects.meta import Json
@@ -52,10 +51,10 @@ def _queue_problems(before: Json, after: Json) -> Iterator[Problem]:
 
 
 def _found(spec: Json, field: str) -> tuple[str, Any]:
-    """Where a policy field stands, and its value; None where it stands nowhere."""
+    """Where a policy field stands, and its value; None where it stands nowhere, or is null, which is the same."""
     for key in POLICIES:
         policy = spec.get(key)
-        if isinstance(policy, Mapping) and field in policy:
+        if isinstance(policy, Mapping) and policy.get(field) is not None:
             return f"spec.{key}.{field}", policy[field]
     return f"spec.{field}", spec.get(field)
 
@@ -65,5 +64,5 @@ def _said(value: object) -> str:
 
 
 def _spec(raw: Json) -> Json:
-    spec = reading.normalised(raw.get("spec"))
+    spec = raw.get("spec")
     return spec if isinstance(spec, Mapping) else {}

@@ -111,6 +111,18 @@ def test_a_dead_worker_is_left_to_mpirun_to_notice(policy: str) -> None:
     assert deleted(scene.plan()) == (["job-worker-0"] if policy == "OnFailure" else [])
 
 
+@pytest.mark.parametrize("phase", ["Running", "Succeeded", "Failed"])
+@pytest.mark.parametrize("policy", ["Never", "OnFailure"])
+def test_a_worker_that_somebody_deleted_is_made_again_when_it_is_gone_however_it_ended(policy: str, phase: str) -> None:
+    leaving = running().role("Worker", 2, policy).pod("Worker", 1, phase, terminating=True).settled()
+
+    made = leaving.gone("Worker", 1).plan()
+
+    assert (created(leaving.plan()), deleted(leaving.plan())) == ([], [])
+    assert created(made) == ["job-worker-1"]
+    assert not made.status.is_finished
+
+
 def test_a_launcher_that_somebody_deleted_is_made_again_when_it_is_gone() -> None:
     scene = running()
     gone = {key: held for key, held in scene.others.items() if key[0] != "Job"}

@@ -100,7 +100,7 @@ def test_an_unknown_intranet_is_by_address(spelling):
     assert data["PADDLE_TRAINERS"] == "10.0.0.1"
 
 
-def test_workers_alone_are_told_twice_for_launchers_of_then_and_now():
+def test_workers_alone_are_told_of_one_another_and_of_nobody_else():
     data = data_of(addressed(a_paddle(worker=2)))
 
     port = data["PADDLE_PORT"]
@@ -110,8 +110,6 @@ def test_workers_alone_are_told_twice_for_launchers_of_then_and_now():
         "PADDLE_TRAINER_ENDPOINTS": f"10.0.0.1:{port},10.0.0.2:{port}",
         "PADDLE_TRAINERS": "10.0.0.1,10.0.0.2",
         "PADDLE_TRAINERS_NUM": "2",
-        "PADDLE_IPS": "10.0.0.1,10.0.0.2",
-        "PADDLE_START_PORT": port,
     }
 
 

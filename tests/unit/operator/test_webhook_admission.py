@@ -148,6 +148,10 @@ def test_a_field_that_moves_and_stays_the_same_is_no_change() -> None:
     assert judged("UPDATE", nested.manifest, flat.manifest)["allowed"]
 
 
+def test_null_is_unset() -> None:
+    assert judged("UPDATE", good(managedBy=None, schedulingPolicy=None).manifest, good().manifest)["allowed"]
+
+
 @pytest.mark.parametrize(
     ("before", "after", "is_allowed"),
     [

@@ -3,7 +3,8 @@
 `machine()` measures, honouring the limits of the cgroup and the CPUs this process may use. With several simulated nodes
 the machine is divided among them, never multiplied: a scheduler that sees each resource twice would start twice the
 processes. Overrides say otherwise on purpose. GPUs are dealt out by number; the annotation `trainmaster.dev/gpus` tells
-the kubelet which ones a node has.
+the kubelet which ones a node has. Where a node is to offer more than there are, they are shared and named repeatedly;
+where there are none at all, those that ask for some get none.
 
 A Node is written once at the start; the heartbeat is its Lease, and nodes of an earlier run that no longer exist go.
 """
@@ -18,6 +19,7 @@ import socket
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -28,6 +30,9 @@ from trainmaster.objects import quantity, timestamp
 Json: TypeAlias = Mapping[str, Any]
 
 GPUS = "trainmaster.dev/gpus"
+DECLARED = "trainmaster.dev/declared-labels"
+"""Annotation: the labels that a configuration gave the node, and that go when it no longer does."""
+
 MANAGED = "trainmaster.dev/machine"
 LEASE_NAMESPACE = "kube-node-lease"
 LEASE_SECONDS = 40
@@ -132,7 +137,21 @@ def capacity_of(share: Machine, override: Mapping[str, str]) -> dict[str, str]:
     return {**capacity, **override}
 
 
-def node(name: str, share: Machine, override: Mapping[str, str], version: str, now: float) -> dict[str, Any]:
+def devices_of(share: Machine, override: Mapping[str, str]) -> list[str]:
+    """A GPU for each that the node offers, by number; several of them may be the same."""
+    offered = int(quantity.parse(override.get(_GPU, len(share.gpus))))
+    return [str(number) for number in islice(cycle(share.gpus), offered)]
+
+
+def node(
+    name: str,
+    share: Machine,
+    override: Mapping[str, str],
+    version: str,
+    now: float,
+    declared: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """`declared` are labels that it has beside those of every node."""
     labels = {
         "kubernetes.io/hostname": name,
         "kubernetes.io/os": "linux",
@@ -143,11 +162,15 @@ def node(name: str, share: Machine, override: Mapping[str, str], version: str, n
     }
     if share.gpus:
         labels["nvidia.com/gpu.present"] = "true"
-    annotations = {GPUS: ",".join(str(number) for number in share.gpus)} if share.gpus else {}
+    annotations = {GPUS: ",".join(devices_of(share, override)), DECLARED: ",".join(declared or ())}
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": labels, "annotations": annotations},
+        "metadata": {
+            "name": name,
+            "labels": {**labels, **(declared or {})},
+            "annotations": {key: text for key, text in annotations.items() if text},
+        },
         "spec": {"podCIDR": "10.244.0.0/16"},
         "status": _status(name, capacity_of(share, override), version, timestamp.render(now)),
     }
@@ -211,7 +234,7 @@ def _micro(now: float) -> str:
 
 
 class NodeKeeper:
-    """Registers `count` nodes of this machine and keeps their leases fresh. `override` is per node."""
+    """Registers `count` nodes of this machine and keeps their leases fresh. `override` and `labels` are per node."""
 
     def __init__(
         self,
@@ -222,6 +245,7 @@ class NodeKeeper:
         count: int = 1,
         host: str = "",
         override: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
         version: str = "v1.32.0",
     ) -> None:
         self._nodes = Objects.of(registry, "", "v1", "nodes")
@@ -230,6 +254,7 @@ class NodeKeeper:
         self._loop: Loop[str] = Loop("nodes", registry.store, {"/nodes": self._changed}, self._renew)
         self._now = now
         self._override = override or {}
+        self._labels = labels or {}
         self._version = version
         self._shares = shares(whole or machine(), count)
         self.names = names(count, host or socket.gethostname())
@@ -242,7 +267,7 @@ class NodeKeeper:
         if self._namespaces.get(LEASE_NAMESPACE) is None:
             await self._namespaces.create({"metadata": {"name": LEASE_NAMESPACE}})
         for name, share in zip(self.names, self._shares, strict=True):
-            await self._register(node(name, share, self._override, self._version, self._now()))
+            await self._register(node(name, share, self._override, self._version, self._now(), self._labels))
 
     async def run(self) -> None:
         """Registers if nobody has, then renews until cancelled."""
@@ -262,12 +287,7 @@ class NodeKeeper:
         if current is None:
             current = await self._nodes.create(wanted)
         else:
-            metadata = {**current["metadata"]}
-            for field in ("labels", "annotations"):
-                metadata[field] = {**(metadata.get(field) or {}), **wanted["metadata"][field]}
-            if GPUS not in wanted["metadata"]["annotations"]:
-                metadata["annotations"].pop(GPUS, None)
-            current = await self._nodes.update({**current, "metadata": metadata})
+            current = await self._nodes.update({**current, "metadata": _brought_up_to_date(current, wanted)})
         await self._nodes.update({**current, "status": wanted["status"]}, subresource="status")
 
     async def _renew(self, name: str) -> float:
@@ -282,6 +302,19 @@ class NodeKeeper:
         else:
             await self._leases.update({**fresh, "metadata": {**current["metadata"], **fresh["metadata"]}})
         return RENEW_SECONDS
+
+
+def _brought_up_to_date(current: Json, wanted: Json) -> dict[str, Any]:
+    """Its metadata: as wanted, with what others wrote and without what an earlier configuration did."""
+    metadata, ours = current["metadata"], wanted["metadata"]
+    labels, notes = (metadata.get(field) or {} for field in ("labels", "annotations"))
+    outdated = str(notes.get(DECLARED, "")).split(",")
+    return {
+        **metadata,
+        "labels": {name: text for name, text in labels.items() if name not in outdated} | ours["labels"],
+        "annotations": {name: text for name, text in notes.items() if name not in (GPUS, DECLARED)}
+        | ours["annotations"],
+    }
 
 
 def _is_ours(each: Json) -> bool:

@@ -57,7 +57,7 @@ def parse_option(text: str, base: Path) -> ImageMapping:
     pattern, value = pattern.strip(), value.strip()
     if not (equals and pattern and value):
         raise ImageError(f"--image {text!r}: write PATTERN=VALUE, e.g. 'kubeflow/*=./venv' or 'mnist=python train.py'")
-    path = _path(value, base)
+    path = absolute(value, base)
     try:
         if path.is_dir() or _is_interpreter(path):
             return ImageMapping(pattern, path_prefix=(_programs(value, base),))
@@ -126,7 +126,7 @@ def _programs(value: Any, base: Path) -> Path:
     """The directory whose programs come first: `bin` of an environment, or the one an interpreter lies in."""
     if not isinstance(value, str) or not value:
         raise _Problem(value, "give the path of a virtual environment or of an interpreter, e.g. ./venv")
-    path = _path(value, base)
+    path = absolute(value, base)
     if (path / "bin").is_dir():
         return path / "bin"
     if path.is_file() and os.access(path, os.X_OK):
@@ -144,7 +144,7 @@ def _files(value: Any, base: Path) -> dict[str, Path]:
             raise _Problem(inside, "paths of the image start with /")
         if not isinstance(outside, str) or not outside:
             raise _Problem(outside, f"give the path of a file or directory to lay over {inside}")
-        path = _path(outside, base)
+        path = absolute(outside, base)
         if not path.exists():
             raise _Problem(outside, f"{path} does not exist; make it, or correct the path to lay over {inside}")
         files[os.path.normpath(inside)] = path
@@ -185,7 +185,7 @@ def _command_line(text: str, base: Path) -> tuple[str, ...]:
         raise _Problem(text, f"{error}; quote the words of a command line as in a shell") from None
     if "/" not in words[0]:
         return tuple(words)  # found on the container's PATH
-    program = _path(words[0], base)
+    program = absolute(words[0], base)
     if not program.exists():
         raise _Problem(words[0], f"{program} does not exist; give a directory with bin/, an environment or a command")
     return (str(program), *words[1:])
@@ -195,7 +195,7 @@ def _is_interpreter(path: Path) -> bool:
     return path.name.startswith("python") and path.is_file() and os.access(path, os.X_OK)
 
 
-def _path(text: str, base: Path) -> Path:
+def absolute(text: str, base: Path) -> Path:
     """Absolute, without following links: the interpreter of a virtual environment is one."""
     return Path(os.path.normpath(base.absolute() / Path(text).expanduser()))
 

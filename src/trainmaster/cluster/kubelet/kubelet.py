@@ -50,13 +50,16 @@ class Kubelet:
         workdir: str = "/",
         token: Callable[[str, str], str] = _no_token,
         tools: Toolbox | None = None,
+        stand_ins: Mapping[str, Path] | None = None,
     ) -> None:
-        """`names` are host names that pods know beside pods and services; `token` makes service account tokens."""
+        """`names` are host names that pods know beside pods and services; `token` makes service account tokens;
+        `stand_ins` are directories for volumes that lie elsewhere."""
         self._api = api
         self._nodes = frozenset(nodes)
         self._root, self._images, self._sandbox = root, images, sandbox
         self._now, self._timing = now, timing or Timing()
         self._names, self._workdir, self._token, self._tools = names, workdir, token, tools
+        self._stand_ins = stand_ins or {}
         self._workers: dict[str, PodWorker] = {}
         self._done: set[str] = set()
         """Pods we have removed but not seen go: a change that comes late must not start them again."""
@@ -93,6 +96,7 @@ class Kubelet:
             token=self._token,
             addresses=addresses,
             tools=self._tools,
+            stand_ins=self._stand_ins,
         )
         services_known = asyncio.Event()
         try:

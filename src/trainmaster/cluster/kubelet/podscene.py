@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -43,6 +43,7 @@ class House:
     token: Callable[[str, str], str]
     addresses: ClusterIPs
     tools: Toolbox | None = None
+    stand_ins: Mapping[str, Path] = field(default_factory=dict)  # for volumes that lie elsewhere
     gpus: Gpus = field(default_factory=Gpus)
     turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_STARTING_AT_ONCE))
     told: set[str] = field(default_factory=set)  # shortcomings of this machine, told once each

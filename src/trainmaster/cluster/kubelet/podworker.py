@@ -52,7 +52,7 @@ class PodWorker:
     def __init__(self, house: House, pod: Json) -> None:
         directory = house.directory_of(pod["metadata"]["uid"]) / "volumes"
         is_mounted = house.sandbox.kind == "namespaces"
-        volumes = Volumes(house.api, directory, house.token, is_mounted=is_mounted)
+        volumes = Volumes(house.api, directory, house.token, is_mounted=is_mounted, stand_ins=house.stand_ins)
         self.scene = Scene(house, pod, {}, volumes, self._mark)
         self.runners: dict[str, Runner] = {}
         self._house = house

@@ -7,12 +7,14 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from trainmaster.cluster.controllers.claims import PROVISIONED_BY
 from trainmaster.cluster.kubelet import environment, volume_files
 from trainmaster.cluster.kubelet.kubelet_api import PodApi
 from trainmaster.cluster.kubelet.launcher import Mount
+from trainmaster.cluster.kubelet.machine_config import stand_in
 from trainmaster.cluster.kubelet.rewriting import replace_paths
 from trainmaster.cluster.kubelet.volume_files import Files, VolumeError
 from trainmaster.objects import quantity
@@ -20,6 +22,7 @@ from trainmaster.objects.meta import Json
 
 _FILES = ("configMap", "secret", "downwardAPI", "projected")
 _ELSEWHERE = "is not available here: mount it on this machine and name its directory in a hostPath volume instead"
+_SHARE = 'is not mounted here; say in trainmaster.yaml which directory stands for it: volumes: {{"{}": DIRECTORY}}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +35,20 @@ class Volumes:
     """Of one pod. `prepare` before its containers start, `refresh` while they run, `remove` when the pod is gone."""
 
     def __init__(
-        self, api: PodApi, directory: Path, token: Callable[[str, str], str], *, is_mounted: bool = True
+        self,
+        api: PodApi,
+        directory: Path,
+        token: Callable[[str, str], str],
+        *,
+        is_mounted: bool = True,
+        stand_ins: Mapping[str, Path] | None = None,
     ) -> None:
-        """Where nothing can be mounted, scripts in config maps name the directories themselves."""
+        """Where nothing can be mounted, scripts in config maps name the directories themselves.
+
+        `stand_ins` are directories for paths of a node (`/path`) and of NFS servers (`server:/path`).
+        """
         self._api = api
+        self._stand_ins = stand_ins or {}
         self._is_mounted = is_mounted
         self._directory = directory
         self._token = token
@@ -91,7 +104,9 @@ class Volumes:
             case "emptyDir" | "ephemeral":
                 return self._empty(path, source, pod)
             case "hostPath":
-                return Volume(_host_path(source))
+                return Volume(self._host_path(source))
+            case "nfs":
+                return self._share(source, f"volume {volume['name']!r}")
             case "persistentVolumeClaim":
                 return await self._claimed(source, pod["metadata"]["namespace"])
             case _ if kind in _FILES:
@@ -106,11 +121,11 @@ class Volumes:
         """Where the pod's volumes are for those who cannot have them mounted."""
         spec = pod["spec"]
         places = {
-            volume["name"]: volume["hostPath"]["path"]
+            volume["name"]: str(self._place(volume["hostPath"]["path"]))
             if "hostPath" in volume
             else str(self._directory / volume["name"])
             for volume in spec.get("volumes") or ()
-            if "persistentVolumeClaim" not in volume
+            if not volume.keys() & {"persistentVolumeClaim", "nfs"}
         }
         containers = (*(spec.get("initContainers") or ()), *spec["containers"])
         mounts = [mount for container in containers for mount in container.get("volumeMounts") or ()]
@@ -147,11 +162,30 @@ class Volumes:
         if volume is None:
             raise VolumeError(f'persistentvolume "{bound}" of claim "{name}" not found')
         spec: Json = volume["spec"]
+        read_only = bool(source.get("readOnly"))
+        if "nfs" in spec:
+            shared = self._share(spec["nfs"], f"persistentvolume {bound!r}")
+            return replace(shared, is_read_only=shared.is_read_only or read_only)
         for kind in ("hostPath", "local"):
             if kind in spec:
-                return Volume(_host_path(spec[kind] | {"type": "DirectoryOrCreate"}), bool(source.get("readOnly")))
+                described = spec[kind] | {"type": "DirectoryOrCreate"}
+                is_ours = PROVISIONED_BY in (volume["metadata"].get("annotations") or {})
+                return Volume(_existing(described) if is_ours else self._host_path(described), read_only)
         kinds = [key for key, value in spec.items() if isinstance(value, dict) and key not in ("claimRef", "capacity")]
         raise VolumeError(f"persistentvolume {bound!r}: kind {', '.join(kinds)} {_ELSEWHERE}")
+
+    def _place(self, path: str) -> Path:
+        return stand_in(self._stand_ins, path) or Path(path)
+
+    def _host_path(self, source: Json) -> Path:
+        return _existing({**source, "path": str(self._place(source["path"]))})
+
+    def _share(self, source: Json, what: str) -> Volume:
+        place = f"{source['server']}:{source['path']}"
+        found = stand_in(self._stand_ins, source["path"], source["server"])
+        if found is None:
+            raise VolumeError(f"{what}: NFS share {place} {_SHARE.format(place)}")
+        return Volume(_existing({"path": str(found)}), bool(source.get("readOnly")))
 
     async def _files(self, kind: str, source: Json, pod: Json, node: Json, ip: str, host_ip: str) -> Files:
         mode = source.get("defaultMode", 0o644)
@@ -204,7 +238,8 @@ _KINDS: dict[str, tuple[Callable[[int], bool], str]] = {
 }
 
 
-def _host_path(source: Json) -> Path:
+def _existing(source: Json) -> Path:
+    """The path of a hostPath, made if its type says so, and checked."""
     path, kind = Path(source["path"]), str(source.get("type") or "")
     try:
         if kind in ("", "DirectoryOrCreate") and not path.exists():

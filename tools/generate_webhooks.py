@@ -1,0 +1,67 @@
+"""The chart's webhooks: what the installation has where it wants them, each part under the value that asks for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from tools.generate_rights import WATCHED
+from tools.generate_text import yaml_text
+from trainmaster.api.framework import Framework
+from trainmaster.objects.meta import Json, mutable
+from trainmaster.operator.install import Installation, manifests
+
+FAILURE = "HELM-FAILURE"
+RULES = re.compile(r"^(?P<indent> *)- HELM-RULES\n", re.MULTILINE)
+EXPRESSION = re.compile(r"^(?P<indent> *)- HELM-EXPRESSION\n", re.MULTILINE)
+VALUES = {FAILURE: "{{ .Values.webhooks.failurePolicy }}", WATCHED: "{{ .Values.watchNamespace }}"}
+
+
+def webhooks(frameworks: tuple[Framework, ...], namespace: str) -> str:
+    parts = ["{{- if .Values.webhooks.mode }}\n"]
+    for item in _objects(frameworks, namespace):
+        text = f"---\n{_registration(frameworks, item)}" if "webhooks" in item else f"---\n{yaml_text(item)}"
+        is_defaulting = item["kind"].startswith("Mutating")
+        parts.append(_when('eq .Values.webhooks.mode "all"', text) if is_defaulting else text)
+    text = "".join([*parts, "{{- end }}\n"])
+    for mark, expression in VALUES.items():
+        text = text.replace(mark, expression)
+    return text
+
+
+def _objects(frameworks: tuple[Framework, ...], namespace: str) -> list[Json]:
+    """What is there with webhooks and not without."""
+    plain = Installation(frameworks, namespace=namespace, watch_namespace=WATCHED)
+    hooked = Installation(
+        frameworks, namespace=namespace, watch_namespace=WATCHED, webhooks="all", webhook_failure_policy=FAILURE
+    )
+    known = {(item["kind"], item["metadata"]["name"]) for item in manifests(plain)}
+    return [item for item in manifests(hooked) if (item["kind"], item["metadata"]["name"]) not in known]
+
+
+def _registration(frameworks: tuple[Framework, ...], item: Json) -> str:
+    held = mutable(item)
+    [webhook] = held["webhooks"]
+    rules, webhook["rules"] = webhook["rules"], ["HELM-RULES"]
+    expressions = webhook["namespaceSelector"]["matchExpressions"]
+    watched, expressions[-1] = expressions[-1], "HELM-EXPRESSION"
+    text = RULES.sub(lambda match: _rules(frameworks, rules, match["indent"]), yaml_text(held))
+    confined = yaml_text([watched])
+    return EXPRESSION.sub(lambda match: _when(".Values.watchNamespace", _indented(confined, match["indent"])), text)
+
+
+def _rules(frameworks: tuple[Framework, ...], rules: Iterable[Json], indent: str) -> str:
+    """One for every resource that is served, in their order."""
+    kinds = [framework.kind for framework in frameworks for _ in framework.served]
+    return "".join(
+        _when(f'include "trainmaster.runs" (list $ "{kind}")', _indented(yaml_text([rule]), indent))
+        for kind, rule in zip(kinds, rules, strict=True)
+    )
+
+
+def _when(condition: str, text: str) -> str:
+    return f"{{{{- if {condition} }}}}\n{text}{{{{- end }}}}\n"
+
+
+def _indented(text: str, indent: str) -> str:
+    return "".join(f"{indent}{line}\n" for line in text.splitlines())
