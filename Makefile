@@ -7,10 +7,10 @@ STAMP := $(VENV)/.installed
 CORPUS ?= ../shared/corpus
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check unit test-corpus e2e test-kubernetes bench generate golden clean
+.PHONY: help demo test check unit test-corpus e2e test-kubernetes e2e-node bench generate golden clean
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
 
 $(STAMP): pyproject.toml
 	@echo "setting up $(VENV) …"
@@ -37,7 +37,7 @@ test-corpus: $(STAMP) ## Plan other people's manifests from CORPUS=DIR and hold 
 golden: $(STAMP) ## Rewrite the golden plans; review the difference as code
 	GOLDEN_UPDATE=1 $(BIN)/python -m pytest -q tests/golden
 
-generate: $(STAMP) ## Rewrite what is derived: deploy/
+generate: $(STAMP) ## Rewrite what is derived: deploy/, docs/kinds/, docs/reference/
 	$(BIN)/python -m tools.generate
 
 demo: $(STAMP) ## Train a small model on three ranks of PyTorch on this machine
@@ -48,6 +48,10 @@ e2e: $(STAMP) ## Train every example with its real framework, and try the unmodi
 
 test-kubernetes: $(STAMP) ## Run jobs of every kind on a real control plane (built once, or from KUBEBUILDER_ASSETS)
 	$(BIN)/python -m pytest tests/kubernetes
+
+e2e-node: $(STAMP) ## Run jobs of five kinds as containers on a real node (as root, in namespaces of its own)
+	$(BIN)/python -m tools.kubernetes.node_stock
+	$(BIN)/python -m tools.kubernetes.node_room $(BIN)/python -m pytest tests/node
 
 bench: $(STAMP) ## Measure the API server, the operator, start-up and a thousand pods
 	$(BIN)/python -m benchmarks

@@ -36,8 +36,10 @@ class Node:
         self._children: dict[str, subprocess.Popen[bytes]] = {}
 
     @property
-    def kubectl(self) -> Path:
-        return self._binaries["kubectl"]
+    def kubectl(self) -> list[str]:
+        """The command with all that it needs; what it remembers of servers it would leave in the user's home."""
+        flags = [f"--kubeconfig={self._plane.kubeconfig}", f"--cache-dir={HOME / 'kubectl'}"]
+        return [str(self._binaries["kubectl"]), *flags]
 
     def start(self, archives: Sequence[Path]) -> None:
         self._start_containerd()
@@ -111,8 +113,8 @@ class Node:
 
     def _is_ready(self) -> bool:
         path = "{.status.conditions[?(@.type=='Ready')].status}"
-        command = [str(self.kubectl), f"--kubeconfig={self._plane.kubeconfig}", "get", "node", "node"]
-        done = subprocess.run([*command, f"--output=jsonpath={path}"], check=False, capture_output=True, text=True)
+        command = [*self.kubectl, "get", "node", "node", f"--output=jsonpath={path}"]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
         return done.stdout == "True"
 
     def _wait(self, is_so: Callable[[], bool], complaint: str) -> None:

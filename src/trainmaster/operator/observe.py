@@ -54,13 +54,6 @@ class World:
     def type(self, resource: Resource) -> type[Any]:
         return JobObject if resource in self.jobs else _TYPES.get(resource, Object)
 
-    def job(self, resource: Resource, key: str) -> Json | None:
-        """A job as it is stored, decoded; its metadata stays typed."""
-        stored = self.jobs[resource].get(key)
-        if stored is None:
-            return None
-        return {"metadata": stored.metadata, "spec": _decoded(stored.spec), "status": _decoded(stored.status)}
-
     def pods_of(self, uid: str) -> tuple[Pod, ...]:
         return tuple(self.pods.by(OWNER, uid))
 
@@ -99,6 +92,11 @@ class World:
     def _pod_group(self, job: Job) -> Object | None:
         resource = gang.resource_of(job.settings)
         return self.others[resource].get(job.meta.key) if resource is not None else None
+
+
+def decoded(stored: Object) -> Json:
+    """A job as it is stored; its metadata stays typed."""
+    return {"metadata": stored.metadata, "spec": _decoded(stored.spec), "status": _decoded(stored.status)}
 
 
 def _decoded(raw: msgspec.Raw) -> Any:

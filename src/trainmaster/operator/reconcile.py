@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trainmaster.api import reading
 from trainmaster.api.framework import Framework
 from trainmaster.api.job import Job
 from trainmaster.api.settings import Settings
+from trainmaster.api.status import status_of
 from trainmaster.engine.actions import Event
 from trainmaster.engine.plan import Plan, plan, plan_rejected
 from trainmaster.kube import logs
-from trainmaster.objects.meta import Json
+from trainmaster.objects.meta import Json, Object
 from trainmaster.objects.resource import Resource
 from trainmaster.operator.apply import Applier
 from trainmaster.operator.elastic import Etcd
 from trainmaster.operator.hostports import HostPorts
-from trainmaster.operator.observe import World
+from trainmaster.operator.observe import World, decoded
 
 log = logs.get(__name__)
+
+KEPT = 256
+"""Readings that are kept, per kind."""
 
 RETRY = 30.0
 """Seconds until a job asks again for what was not to be had."""
@@ -31,6 +36,41 @@ class Supplies:
 
     ports: HostPorts
     etcd: Etcd | None = None
+
+
+class Readings:
+    """Jobs as they were read, kept while their authors leave them as they are: most passes are about their pods.
+
+    Bounded, and only for jobs that still run; to forget one costs no more than to read it again.
+    """
+
+    def __init__(self, framework: Framework, settings: Settings, resource: Resource) -> None:
+        self._framework, self._settings, self._resource = framework, settings, resource
+        self._kept: OrderedDict[str, tuple[int, reading.Reading]] = OrderedDict()
+
+    def read(self, stored: Object) -> reading.Reading | None:
+        """None for a job that another controller runs."""
+        meta = stored.metadata
+        generation, known = self._kept.pop(meta.uid, (0, None))
+        if known is None or known.job is None or not meta.generation or generation != meta.generation:
+            return self._read_anew(stored)
+        current = replace(known, job=replace(known.job, meta=meta, status=status_of(stored.at("status"))))
+        self._keep(stored, current)
+        return current
+
+    def _read_anew(self, stored: Object) -> reading.Reading | None:
+        raw = decoded(stored)
+        if reading.is_managed_elsewhere(self._framework, raw):
+            return None
+        read = reading.read(self._framework, raw, self._settings, self._resource)
+        self._keep(stored, read)
+        return read
+
+    def _keep(self, stored: Object, read: reading.Reading) -> None:
+        if read.job is not None and not read.job.status.is_finished:
+            self._kept[stored.metadata.uid] = (stored.metadata.generation, read)
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
 
 
 class Reconciler:
@@ -49,14 +89,15 @@ class Reconciler:
         self._framework, self._resource, self._settings = framework, resource, settings
         self._world, self._applier, self._now = world, applier, now
         self._supplies = supplies
+        self._readings = Readings(framework, settings, resource)
 
     async def reconcile(self, key: str) -> float | None:
-        raw = self._world.job(self._resource, key)
-        if raw is None or reading.is_managed_elsewhere(self._framework, raw):
+        stored = self._world.jobs[self._resource].get(key)
+        read = self._readings.read(stored) if stored is not None else None
+        if stored is None or read is None:
             return None
-        read = reading.read(self._framework, raw, self._settings, self._resource)
         if read.job is None:
-            await self._reject(raw, read)
+            await self._reject(decoded(stored), read)
             return None
         job = read.job
         if not await self._supplies.ports.provide(read.framework, job, self._applier):

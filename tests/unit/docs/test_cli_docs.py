@@ -1,45 +1,33 @@
-"""docs/cli.md has every verb with every flag, and none that does not exist."""
+"""The page about the command line has every verb and every flag, and each explains itself."""
 
 import re
-from pathlib import Path
 
 import pytest
-from typer.main import get_command
+from tests.unit.docs.pages import COMMANDS, DOCS, declared
+from tools.reference_text import sections
 
-from trainmaster.cli.app import app
-
-TEXT = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
-COMMANDS = get_command(app).commands  # type: ignore[attr-defined]  # the group's own attribute
-VERBS = sorted(set(COMMANDS) - {"operator"})  # has a page of its own
-
-
-def section(verb):
-    found = re.search(rf"^## {verb}\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL)
-    return found.group(1) if found else ""
+PAGE = (DOCS / "reference" / "cli.md").read_text()
+VERBS = sections(PAGE)
+OPERATOR = (DOCS / "operator.md").read_text()
 
 
-def documented(verb):
+def told(verb):
     """Flags in the first column of the section's table."""
-    rows = re.findall(r"^\| (`-.*?) \|", section(verb), re.MULTILINE)
-    return {flag for row in rows for flag in re.findall(r"`(--?[a-z-]+)`", row, re.IGNORECASE)}
+    rows = re.findall(r"^\| (`-.*?) \|", VERBS[verb], re.MULTILINE)
+    return {flag for row in rows for flag in re.findall(r"`(--?[a-z-]+)", row, re.IGNORECASE)}
 
 
-def declared(verb):
-    names = {name for parameter in COMMANDS[verb].params for name in parameter.opts if name.startswith("-")}
-    return names - {"-h", "--help"}
-
-
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", sorted(COMMANDS))
 def test_flags_and_their_documentation_are_the_same(verb):
-    assert documented(verb) == declared(verb)
+    assert told(verb) == declared(verb) - {"-h", "--help"}
 
 
 @pytest.mark.parametrize("verb", sorted(COMMANDS))
 def test_every_verb_is_in_the_table_at_the_top(verb):
-    assert f"[`{verb}`]" in TEXT.partition("## Which cluster")[0]
+    assert f"[`{verb}`](#{verb})" in VERBS[""]
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", sorted(COMMANDS))
 def test_every_verb_teaches_itself(verb):
     command = COMMANDS[verb]
 
@@ -48,12 +36,14 @@ def test_every_verb_teaches_itself(verb):
         assert parameter.help or "--help" in parameter.opts, parameter.name
 
 
-@pytest.mark.parametrize("path", re.findall(r"\]\(([^)#]+)\)", TEXT))
-def test_links_lead_somewhere(path):
-    assert (Path(__file__).parents[3] / "docs" / path).exists()
+@pytest.mark.parametrize("flag", sorted(name for name in declared("operator") if name.startswith("--")))
+def test_every_flag_of_the_operator_is_told_with_the_operator(flag):
+    is_negative = flag.startswith("--no-") and f"--{flag.removeprefix('--no-')}" in declared("operator")
+
+    assert is_negative or flag == "--help" or f"`{flag}" in OPERATOR
 
 
-@pytest.mark.parametrize("line", re.findall(r"^    trainmaster (.+?)(?: \||$)", TEXT, re.MULTILINE))
+@pytest.mark.parametrize("line", re.findall(r"^    trainmaster (.+?)(?: \||$)", PAGE, re.MULTILINE))
 def test_examples_use_verbs_and_flags_that_exist(line):
     verb, *words = line.split()
 

@@ -1,5 +1,6 @@
 """What the documentation promises is there, and what is there is documented."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -7,78 +8,59 @@ from pathlib import Path
 
 import pytest
 import yaml
-from typer.main import get_command
+from tests.unit.docs.pages import DOCS, READMES, ROOT, title
+from tools import reference_metrics
 
 from trainmaster import frameworks
-from trainmaster.cli.app import app
-from trainmaster.kube.metrics import KubeMetrics
-from trainmaster.operator.metrics import JobMetrics
 
-ROOT = Path(__file__).parents[3]
-OPERATOR = (ROOT / "docs" / "operator.md").read_text()
-README = (ROOT / "README.md").read_text()
-CHINESE = (ROOT / "README.zh-CN.md").read_text()
+OPERATOR = (DOCS / "operator.md").read_text()
+EVENTS = OPERATOR.partition("## Events")[2].partition("\n## ")[0]
+METRICS = (DOCS / "reference" / "metrics.md").read_text()
+SRC = ROOT / "src" / "trainmaster"
 
 
-def flags(verb):
-    command = get_command(app).commands[verb]  # type: ignore[attr-defined]  # the group's own attribute
-    return sorted(name for parameter in command.params for name in parameter.opts if name.startswith("--"))
-
-
-@pytest.mark.parametrize("flag", [flag for flag in flags("operator") if flag != "--help"])
-def test_every_flag_of_the_operator_is_documented(flag):
-    assert f"`{flag}" in OPERATOR
-
-
-def metric_names():
-    metrics = KubeMetrics()
-    JobMetrics(metrics.registry)
-    metrics.queue("q")
-    metrics.controller("c")
-    metrics.request("GET", "pods", 200, 0.1)
-    metrics.event("created")
-    families = {line.split()[2] for line in metrics.render()[0].decode().splitlines() if line.startswith("# TYPE")}
-    return sorted(name for name in families if not name.startswith("process_"))
-
-
-@pytest.mark.parametrize("name", metric_names())
+@pytest.mark.parametrize("name", [row[0] for row in reference_metrics.rows()])
 def test_every_metric_is_documented(name):
-    assert f"`{name}`" in OPERATOR
+    assert name in METRICS
 
 
-@pytest.mark.parametrize("kind", sorted({r.kind for f in frameworks.BUILT_IN for r in f.served}))
-def test_every_kind_is_in_both_readmes(kind):
-    assert kind in README
-    assert kind in CHINESE
+@pytest.mark.parametrize("path", READMES, ids=title)
+@pytest.mark.parametrize("framework", frameworks.BUILT_IN, ids=lambda framework: framework.name)
+def test_every_kind_and_api_version_is_in_both_readmes(framework, path):
+    text = path.read_text()
+
+    assert f"[{framework.kind}](docs/kinds/" in text
+    for resource in framework.served:
+        assert resource.kind in text
+        assert resource.group in text
+    for version in set(framework.older_versions) - set(framework.deprecated):
+        assert f"`{version}`" in text or f"/{version}`" in text
 
 
-@pytest.mark.parametrize("text", [README, CHINESE], ids=["English", "Chinese"])
-def test_every_make_target_and_file_in_a_readme_exists(text):
+def reasons():
+    """Reasons of events as the code writes them: first words of Advice, second words of Event."""
+    found = set()
+    for path in sorted(SRC.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                place = {"Advice": 0, "Event": 1}.get(node.func.id)
+                value = node.args[place] if place is not None and len(node.args) > place else None
+                if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                    found.add(value.value)
+    return sorted(found)
+
+
+@pytest.mark.parametrize("reason", reasons())
+def test_every_reason_of_an_event_is_documented(reason):
+    assert f"`{reason}`" in EVENTS
+
+
+@pytest.mark.parametrize("path", READMES, ids=title)
+def test_every_make_target_of_a_readme_exists(path):
     makefile = (ROOT / "Makefile").read_text()
 
-    for target in re.findall(r"^make ([a-z-]+)", text, re.MULTILINE):
+    for target in re.findall(r"^make ([a-z-]+)", path.read_text(), re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
-    for path in re.findall(r"\]\(([^)#]+)\)", text) + re.findall(r"\b(examples/\S+\.yaml)", text):
-        assert (ROOT / path).exists(), path
-
-
-def commands_in(text):
-    blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
-    lines = [line.split("#")[0].strip() for block in blocks for line in block.splitlines()]
-    return [line for line in lines if "trainmaster " in line]
-
-
-@pytest.mark.parametrize("line", sorted({*commands_in(README), *commands_in(CHINESE)}))
-def test_every_trainmaster_command_of_the_readmes_works(line):
-    words = line.partition("|")[0].split()
-    arguments = words[next(i for i, word in enumerate(words) if word.endswith("trainmaster")) + 1 :]
-
-    result = subprocess.run(
-        [sys.executable, "-m", "trainmaster", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-
-    assert result.returncode == 0, result.stderr
-    assert result.stdout
 
 
 @pytest.mark.parametrize("example", sorted(ROOT.glob("examples/[0-9]*")), ids=lambda path: path.name)
@@ -88,6 +70,28 @@ def test_every_example_is_complete_and_of_a_known_kind(example):
     assert any(frameworks.serving(body["apiVersion"], body["kind"]) for body in bodies)
     for name in ("train.py", "trainmaster.yaml", "README.md"):
         assert (example / name).exists(), name
+
+
+@pytest.mark.parametrize("path", sorted((DOCS / "guide").glob("ml-engineer*")), ids=title)
+def test_the_ml_engineers_guide_names_every_example(path):
+    text = path.read_text()
+
+    assert {f"`examples/{one.name}`" in text for one in ROOT.glob("examples/[0-9]*")} == {True}
+
+
+def test_the_guide_shows_the_third_party_framework_as_it_is():
+    guide = (DOCS / "guide" / "framework-author.md").read_text()
+    source = (ROOT / "tests" / "integration" / "thirdparty" / "ringjob.py").read_text()
+
+    shown = source[source.index("from trainmaster") :]
+
+    assert f"```python\n{shown}```" in guide
+
+
+def test_the_picture_is_as_its_tool_draws_it():
+    from tools import picture
+
+    assert Path(picture.TARGET).read_text() == picture.picture()
 
 
 def test_help_is_quick():
