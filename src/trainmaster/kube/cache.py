@@ -37,6 +37,7 @@ class Cache(Generic[T]):
         self._indexes: dict[str, dict[str, dict[str, T]]] = {name: {} for name in self._index_of}
         self._heard = ""
         self._removed: dict[str, str] = {}  # by us and not yet heard of: uid -> the last version we knew
+        self._graves: dict[str, str] = {}  # key -> uid of the last of them under that key
         self._handlers: list[Handler[T]] = []
 
     @property
@@ -83,6 +84,7 @@ class Cache(Generic[T]):
             # In the list: made before we removed it. Newer than the list: its end is still to be heard of.
             if uid in uids or _is_older(resource_version, version)
         }
+        self._graves = {key: uid for key, uid in self._graves.items() if uid in self._removed}
         changes: list[_Change[T]] = []
         for key, held in list(self._objects.items()):
             is_newer = _is_older(resource_version, held.metadata.resource_version) and not is_rewound
@@ -98,6 +100,8 @@ class Cache(Generic[T]):
         self.advance(item.metadata.resource_version)
         if type == "DELETED":
             self._removed.pop(item.metadata.uid, None)
+            if self._graves.get(item.metadata.key) == item.metadata.uid:
+                del self._graves[item.metadata.key]
             held = self._objects.get(item.metadata.key)
             if held is not None and not self._is_outlived(item, held):
                 self._tell([self._drop(held)])
@@ -126,6 +130,7 @@ class Cache(Generic[T]):
         if held is None or (uid and held.metadata.uid != uid):
             return  # heard of already, or its successor is here
         self._removed[held.metadata.uid] = held.metadata.resource_version
+        self._graves[key] = held.metadata.uid
         self._tell([self._drop(held)])
 
     def _is_stale(self, item: T) -> bool:
@@ -134,7 +139,9 @@ class Cache(Generic[T]):
             return True
         held = self._objects.get(item.metadata.key)
         if held is None:
-            return False
+            # Of a predecessor of what we removed we may hear only now: it is long gone, too.
+            grave = self._removed.get(self._graves.get(item.metadata.key, ""), "")
+            return _is_older(item.metadata.resource_version, grave)
         if held.metadata.resource_version == item.metadata.resource_version:
             return held.metadata.uid == item.metadata.uid
         return _is_older(item.metadata.resource_version, held.metadata.resource_version)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from trainmaster.kube.cache import Cache
@@ -97,6 +97,7 @@ STEPS = st.one_of(
 
 
 @settings(max_examples=400, deadline=None)
+@example([("write", "b", True), ("delete", "b", False), ("write", "b", True), ("delete", "b", True)])
 @given(st.lists(STEPS, max_size=40))
 def test_no_order_of_news_leads_back_or_astray(steps: list[tuple[object, ...]]) -> None:
     world = World()
