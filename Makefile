@@ -29,7 +29,7 @@ check: $(STAMP) ## Lint, types, layers, generated files
 	$(BIN)/python -m tools.generate --check
 
 unit: $(STAMP) ## Unit, golden and integration tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 test-corpus: $(STAMP) ## Plan other people's manifests from CORPUS=DIR and hold the plans against the rules
 	CORPUS="$(CORPUS)" $(BIN)/python -m pytest tests/corpus

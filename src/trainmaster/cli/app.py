@@ -261,7 +261,10 @@ SANDBOX = Annotated[
 NODES = Annotated[int, typer.Option(min=1, help="Divide this machine into so many nodes.")]
 PORT = Annotated[int, typer.Option(min=0, max=65535, help="Of the API server, on 127.0.0.1. [any free one]")]
 CONFIG = Annotated[
-    str, typer.Option("--config", metavar="FILE", help="Says what stands for images. [trainmaster.yaml]")
+    str,
+    typer.Option(
+        "--config", metavar="FILE", help="Says what stands for images, volumes and devices. [trainmaster.yaml]"
+    ),
 ]
 HOME = Annotated[
     str,

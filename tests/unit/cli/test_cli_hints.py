@@ -29,6 +29,19 @@ def test_other_lines_give_none(line):
     assert hints.of_line(line, "x:1") == ""
 
 
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ("needs 1 nvidia.com/gpu, 0 of 0 free (requested by r-0)", "node: {resources: {nvidia.com/gpu: NUMBER}}"),
+        ("group g needs 4 pods together", "node: {resources: {NAME: NUMBER}}"),
+        ("no label accelerator=p100 as nodeSelector wants", "node: {labels: {accelerator: p100}}"),
+    ],
+    ids=["resource", "gang", "label"],
+)
+def test_a_pod_without_a_node_gives_the_line_that_would_find_it_one(message, words):
+    assert words in hints.of_warning("FailedScheduling", message, "x:1")
+
+
 def test_warnings_that_explain_themselves_give_none():
     assert hints.of_warning("BackOff", "Back-off restarting failed container", "x:1") == ""
 

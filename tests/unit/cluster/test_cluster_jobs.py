@@ -155,6 +155,21 @@ def test_restarts_in_place_count_against_the_limit() -> None:
     play(scene)
 
 
+@pytest.mark.parametrize("type_", ["Failed", "Complete"])
+def test_a_pod_that_outlived_the_end_of_its_job_is_stopped(type_: str) -> None:
+    ended = {"type": type_, "status": "True", "lastTransitionTime": timestamp.render(1)}
+    pods = [
+        {"metadata": {"name": "running"}, "status": {"phase": "Running"}},
+        {"metadata": {"name": "leaving", "deletionTimestamp": timestamp.render(1)}, "status": {"phase": "Running"}},
+        {"metadata": {"name": "over"}, "status": {"phase": "Failed"}},
+    ]
+
+    made = plan({**a_job(), "status": {"conditions": [ended]}}, pods, now=2)
+
+    assert [pod["metadata"]["name"] for pod in made.delete] == ["running"]
+    assert (made.create, made.expire) == ((), False)
+
+
 def test_completions_are_reached_with_no_more_pods_at_once_than_allowed() -> None:
     async def scene(stage: Stage) -> None:
         await stage.create(JOBS, a_job(completions=5, parallelism=2))

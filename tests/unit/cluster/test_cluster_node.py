@@ -167,6 +167,45 @@ def test_a_restart_drops_nodes_that_are_no_more_and_keeps_what_users_added() -> 
     stage.play(scene, lambda registry, now: [])
 
 
+@pytest.mark.parametrize(
+    ("offered", "told"), [("7", "0,1,2,0,1,2,0"), ("2", "0,1"), ("0", None)], ids=["more", "fewer", "none"]
+)
+def test_a_node_may_offer_more_or_fewer_gpus_than_there_are(offered: str, told: str | None) -> None:
+    async def scene(stage: Stage) -> None:
+        node = await stage.until(lambda: stage.get(NODES, "box"))
+
+        assert node["status"]["capacity"]["nvidia.com/gpu"] == offered
+        assert node["metadata"].get("annotations", {}).get(GPUS) == told
+
+    play(scene, override={"nvidia.com/gpu": offered})
+
+
+def test_a_node_may_offer_gpus_where_there_are_none() -> None:
+    async def scene(stage: Stage) -> None:
+        node = await stage.until(lambda: stage.get(NODES, "box"))
+
+        assert node["status"]["allocatable"]["nvidia.com/gpu"] == "4"
+        assert GPUS not in node["metadata"].get("annotations", {})
+
+    play(scene, whole=Machine(Fraction(1), 1024, 1024), override={"nvidia.com/gpu": "4"})
+
+
+def test_declared_labels_come_and_go_with_the_configuration() -> None:
+    async def scene(stage: Stage) -> None:
+        async def registered(**labels: str) -> dict[str, str]:
+            await NodeKeeper(stage.registry, now=stage.now, whole=WHOLE, host="box", labels=labels).register()
+            node = stage.get(NODES, "box")
+            assert node is not None
+            return {name: text for name, text in node["metadata"]["labels"].items() if "/" not in name}
+
+        assert await registered(accelerator="p100", zone="a") == {"accelerator": "p100", "zone": "a"}
+        await stage.change(NODES, "box", metadata={"labels": {"mine": "yes"}})
+
+        assert await registered(zone="b") == {"zone": "b", "mine": "yes"}
+
+    stage.play(scene, lambda registry, now: [])
+
+
 def test_a_deleted_node_comes_back() -> None:
     async def scene(stage: Stage) -> None:
         await stage.until(lambda: stage.get(LEASES, "kube-node-lease/box"))

@@ -28,14 +28,21 @@ def pod_with(volume: Json, **metadata: Any) -> dict[str, Any]:
     return pod
 
 
-def prepared(root: Path, volume: Json, *objects: tuple[str, Json], **mount: Any) -> Path:
+def prepared(
+    root: Path, volume: Json, *objects: tuple[str, Json], stand_ins: dict[str, Path] | None = None, **mount: Any
+) -> Path:
     """Where the volume lies after it was prepared in a world with these objects."""
 
     async def main() -> Path:
         world = PodWorld()
         for kind, found in objects:
             world.add(kind, found)
-        volumes = Volumes(world, root / "volumes", lambda namespace, account: f"token of {namespace}/{account}")
+        volumes = Volumes(
+            world,
+            root / "volumes",
+            lambda namespace, account: f"token of {namespace}/{account}",
+            stand_ins=stand_ins,
+        )
         await volumes.prepare(pod_with(volume, labels={"app": "x"}), {}, "10.244.0.1")
         container = a_container("true", volumeMounts=[{"name": "v", "mountPath": "/v", **mount}])
         return Path(volumes.mounts(container, {"WHO": "me"})[0].source)
@@ -105,7 +112,8 @@ def test_files_come_from_what_the_volume_names(tmp_path: Path, volume: Json, fil
         ),
         pytest.param({"persistentVolumeClaim": {"claimName": "absent"}}, '"absent" not found', id="claim"),
         pytest.param({"persistentVolumeClaim": {"claimName": "unbound"}}, "not bound to a volume yet", id="unbound"),
-        pytest.param({"nfs": {"server": "s", "path": "/p"}}, "kind nfs is not available here", id="nfs"),
+        pytest.param({"nfs": {"server": "s", "path": "/p"}}, 'NFS share s:/p .* {"s:/p": DIRECTORY}', id="nfs"),
+        pytest.param({"cephfs": {"monitors": ["m"]}}, "kind cephfs is not available here", id="ceph"),
         pytest.param({"hostPath": {"path": "/etc/passwd", "type": "Directory"}}, "is not a directory", id="type"),
         pytest.param({"hostPath": {"path": "/no/such", "type": "File"}}, "No such file", id="missing"),
     ],
@@ -115,6 +123,45 @@ def test_a_volume_that_cannot_be_had_says_why(tmp_path: Path, volume: Json, mess
 
     with pytest.raises(VolumeError, match=message):
         prepared(tmp_path, volume, ("ConfigMap", SETTINGS), ("PersistentVolumeClaim", unbound))
+
+
+CLAIM: Json = {"persistentVolumeClaim": {"claimName": "claim"}}
+
+
+def a_bound_claim(source: Json, **annotations: str) -> list[tuple[str, Json]]:
+    claim = {"metadata": {"name": "claim"}, "spec": {"volumeName": "pv"}, "status": {"phase": "Bound"}}
+    volume = {"metadata": {"name": "pv", "namespace": "", "annotations": annotations}, "spec": source}
+    return [("PersistentVolumeClaim", claim), ("PersistentVolume", volume)]
+
+
+@pytest.mark.parametrize(
+    ("volume", "source", "part"),
+    [
+        pytest.param({"hostPath": {"path": "/far/away"}}, {}, "", id="host-path"),
+        pytest.param({"hostPath": {"path": "/far/away/below/it"}}, {}, "below/it", id="below"),
+        pytest.param({"nfs": {"server": "nas", "path": "/far"}}, {}, "", id="nfs"),
+        pytest.param(CLAIM, {"hostPath": {"path": "/far/away"}}, "", id="claimed-host-path"),
+        pytest.param(CLAIM, {"local": {"path": "/far/away/"}}, "", id="claimed-local"),
+        pytest.param(CLAIM, {"nfs": {"server": "nas", "path": "/far/off"}}, "off", id="claimed-nfs"),
+    ],
+)
+def test_a_directory_of_this_machine_stands_for_one_that_lies_elsewhere(
+    tmp_path: Path, volume: Json, source: Json, part: str
+) -> None:
+    here = tmp_path / "here"
+    stand_ins = {"/far/away": here, "nas:/far": here, "/nas": tmp_path}
+
+    found = prepared(tmp_path, volume, *a_bound_claim(source), stand_ins=stand_ins)
+
+    assert found == here / part
+    assert found.is_dir()
+
+
+def test_nothing_stands_for_a_directory_that_was_made_for_a_claim(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    claimed = a_bound_claim({"hostPath": {"path": str(made)}}, **{"pv.kubernetes.io/provisioned-by": "us"})
+
+    assert prepared(tmp_path, CLAIM, *claimed, stand_ins={str(tmp_path): tmp_path / "here"}) == made
 
 
 def test_a_claim_leads_to_the_directory_of_its_volume(tmp_path: Path) -> None:

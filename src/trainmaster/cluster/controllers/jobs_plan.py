@@ -54,11 +54,10 @@ class _Count:
 def plan(job: Json, pods: Sequence[Json], now: float) -> Plan:
     """`pods` are those this very Job controls."""
     status = dict(job.get("status") or {})
-    tracked = tuple(pod for pod in pods if has_finalizer(pod, TRACKING))
     if is_terminating(job):
-        return Plan(status=status, release=tracked)
+        return Plan(status=status, release=tuple(pod for pod in pods if has_finalizer(pod, TRACKING)))
     if finished_at(job) is not None:
-        return _after_finish(job, status, tracked, now)
+        return _after_finish(job, status, pods, now)
     count = _counted(job, pods)
     status = _status(job, status, count, now)
     verdict = _verdict(job, count, status, now)
@@ -80,12 +79,16 @@ def finished_at(job: Json) -> float | None:
     return None
 
 
-def _after_finish(job: Json, status: Json, tracked: tuple[Json, ...], now: float) -> Plan:
+def _after_finish(job: Json, status: Json, pods: Sequence[Json], now: float) -> Plan:
+    """What still runs was to be stopped with the Job, but changed at that moment."""
+    running = tuple(pod for pod in pods if _phase(pod) not in ("Succeeded", "Failed") and not is_terminating(pod))
+    ended = tuple(pod for pod in pods if pod not in running and has_finalizer(pod, TRACKING))
     ttl = job["spec"].get("ttlSecondsAfterFinished")
     if ttl is None:
-        return Plan(status=status, release=tracked)
+        return Plan(status=status, release=ended, delete=running)
     remaining = (finished_at(job) or 0.0) + ttl - now
-    return Plan(status=status, release=tracked, expire=remaining <= 0, wake=remaining if remaining > 0 else None)
+    wake = remaining if remaining > 0 else None
+    return Plan(status=status, release=ended, delete=running, expire=remaining <= 0, wake=wake)
 
 
 def _counted(job: Json, pods: Sequence[Json]) -> _Count:
