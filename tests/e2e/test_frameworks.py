@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -24,6 +25,9 @@ from tools.environments import environment
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ENDED = {"Succeeded", "Stopped", "Terminating", "Running"}
 """What may be read of a rank when its job has succeeded: the leader does not wait for the others."""
+
+PLAIN = "python"
+"""The environment of an example that needs no framework: this very one."""
 
 pytestmark = pytest.mark.timeout(1200)
 
@@ -44,30 +48,62 @@ class Example:
     stopped: tuple[str, ...] = ()
     """Ranks that never end by themselves."""
 
+    manifest: str = ""
+    """One of several in the example's directory."""
+
     @property
     def image(self) -> str:
         """What stands for the example's image, as `--image` takes it."""
         [found] = re.findall(r"match: (\S+)", (EXAMPLES / self.name / "trainmaster.yaml").read_text())
-        return f"{found}={environment(self.environment)}"
+        return f"{found}={self._home}"
+
+    @property
+    def _home(self) -> Path:
+        return Path(sys.prefix) if self.environment == PLAIN else environment(self.environment)
 
     @property
     def version(self) -> str:
+        if self.environment == PLAIN:
+            return f"Python {platform.python_version()}"
         code = f"from importlib.metadata import version; print(version('{self.package}'))"
-        python = environment(self.environment) / "bin" / "python"
+        python = self._home / "bin" / "python"
         told = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True)
         return f"{self.package} {told.stdout.strip()}"
 
 
+WORKERS = ("worker-0", "worker-1")
 SERVERS = ("ps-0", "worker-0", "worker-1", "evaluator-0")
+PADDLE_SERVERS = ("ps-0", "ps-1")
 TRAINED = (
     Example("02-pytorch-ddp", "ddp", "torch", "torch", ranks=3, tellers=3, drop=0.1),
+    Example("03-pytorch-elastic", "elastic", "torch", "torch", ranks=2, tellers=2, drop=0.1),
     Example("04-tensorflow-mwms", "tf-mirrored", "tensorflow", "tensorflow-cpu", ranks=3, tellers=3),
     Example("05-tensorflow-ps", "tf-ps", "tensorflow", "tensorflow-cpu", ranks=5, tellers=1, stopped=SERVERS),
+    Example("06-mpi", "mpi", "openmpi", "mpi4py", ranks=3, tellers=4, manifest="job.yaml"),
+    Example("06-mpi", "mpi-v1", "openmpi", "mpi4py", ranks=3, tellers=4, stopped=WORKERS, manifest="job-v1.yaml"),
+    Example("06-mpi", "mpi-v1", "mpich", "mpich", ranks=3, tellers=4, stopped=WORKERS, manifest="job-v1.yaml"),
+    Example("06-mpi", "mpi-v1", "openmpi5", "openmpi", ranks=3, tellers=4, stopped=WORKERS, manifest="job-v1.yaml"),
+    Example("07-horovod", "horovod", "horovod", "horovod", ranks=3, tellers=2, drop=0.1, manifest="job.yaml"),
     Example("08-xgboost", "xgboost", "xgboost", "xgboost-cpu", ranks=3, tellers=3, drop=0.2),
     Example("09-lightgbm", "lightgbm", "lightgbm", "lightgbm", ranks=3, tellers=3, drop=0.2),
     Example("10-mxnet", "mxnet", "mxnet", "mxnet", ranks=4, tellers=2),
     Example("11-jax", "jax", "jax", "jax", ranks=3, tellers=3),
-    Example("12-paddle-collective", "paddle", "paddle", "paddlepaddle", ranks=2, tellers=2),
+    Example("12-paddle-collective", "paddle", "paddle", "paddlepaddle", ranks=2, tellers=2, manifest="job.yaml"),
+    Example(
+        "12-paddle-collective", "paddle-batch", "paddle", "paddlepaddle", ranks=3, tellers=3, manifest="job-batch.yaml"
+    ),
+    Example("13-paddle-ps", "paddle-ps", PLAIN, "", ranks=4, tellers=2, stopped=PADDLE_SERVERS, manifest="job.yaml"),
+    Example(
+        "13-paddle-ps",
+        "paddle-ps-service",
+        PLAIN,
+        "",
+        ranks=4,
+        tellers=2,
+        stopped=PADDLE_SERVERS,
+        manifest="job-service.yaml",
+    ),
+    Example("14-mindspore", "mindspore", "mindspore", "mindspore", ranks=3, tellers=2),
 )
 
 
@@ -93,9 +129,11 @@ def ran(*words: str) -> Run:
 
 
 def trained(example: Example) -> Run:
-    run = ran(str(EXAMPLES / example.name), "--image", example.image)
+    run = ran(str(EXAMPLES / example.name / example.manifest), "--image", example.image)
     result = {0: "trained", 1: "failed", 124: "too slow"}.get(run.code, f"exit code {run.code}")
-    RESULTS.append(Result(example.name, example.version, example.ranks, run.seconds, result))
+    RESULTS.append(
+        Result(f"{example.name}/{example.manifest}".rstrip("/"), example.version, example.ranks, run.seconds, result)
+    )
     return run
 
 
@@ -110,7 +148,7 @@ def left_running(job: str) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("example", TRAINED, ids=lambda example: example.name)
+@pytest.mark.parametrize("example", TRAINED, ids=lambda example: f"{example.job} on {example.environment}")
 def test_an_example_trains(example):
     run = trained(example)
 
@@ -122,7 +160,7 @@ def test_an_example_trains(example):
     assert len({agreed for _, agreed in final}) == 1, run.text
     assert len(run.states) == example.ranks
     assert set(run.states.values()) <= ENDED, run.text
-    assert {rank for rank in example.stopped if run.states[rank] in ("Stopped", "Terminating")} == set(example.stopped)
+    assert {run.states[rank] for rank in example.stopped} <= {"Stopped", "Terminating"}, run.text
     assert left_running(example.job) == []
 
 

@@ -149,7 +149,7 @@ class PortSandbox:
         return dataclasses.replace(
             config,
             argv=[rewriter.text(replace_paths(word, paths)) for word in config.argv],
-            env={**rewriter.env(env), **self._told(pod, paths)},
+            env={**_private(pod), **rewriter.env(env), **self._told(pod, paths)},
             cwd=cwd if cwd and os.path.isdir(cwd) else "",
             mounts=(),
         )
@@ -162,6 +162,13 @@ class PortSandbox:
 
     def _resolver(self, pod: PodConfig) -> _Resolver:
         return _Resolver(self.ports, pod)
+
+
+def _private(pod: PodConfig) -> dict[str, str]:
+    """What keeps pods from one another's files, unless a container says otherwise. Pods are several hosts to Open MPI,
+    but have one host name and one /dev/shm: it would use the same files for all of them, crash, or wait for ever."""
+    scratch = {"TMPDIR": str(pod.scratch)} if pod.scratch is not None else {}
+    return {**scratch, "OMPI_MCA_btl": "^sm,vader", "OMPI_MCA_coll": "^han,sm"}
 
 
 class _Resolver:
