@@ -125,6 +125,7 @@ def shown(home: Path, name: str) -> list[list[str]]:
     [
         ("cluster", "PodIP"),
         ("cluster", "Service"),
+        ("cluster", "Host"),
         ("ports", "PodIP"),
         ("ports", "Service"),
         ("ports", "Host"),

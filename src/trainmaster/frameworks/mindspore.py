@@ -34,6 +34,7 @@ class MindSpore(Framework):
     clean_pod_policy = clean_pod_policy_2021 = "Running"
     exit_codes_2021 = True
     env_in_every_container = False
+    replaces_deleted = True  # a node keeps its name, by which MindSpore takes it back
     fields = {
         "successPolicy": schema.told(schema.STRING, "AllWorkers: all must succeed; otherwise worker 0 decides."),
         "enableDynamicWorker": schema.told(schema.BOOLEAN, "Failed workers do not fail the job."),

@@ -168,12 +168,17 @@ def qualified(name: str, namespace: str) -> list[str]:
 
 
 def _is_special(pod: Json) -> bool:
-    return bool(pod["spec"].get("hostAliases")) or hostname_of(pod) != pod["metadata"]["name"]
+    spec = pod["spec"]
+    has_more = bool(spec.get("hostAliases") or spec.get("hostNetwork"))
+    return has_more or hostname_of(pod) != pod["metadata"]["name"]
 
 
 def _aliases(pod: Json) -> list[str]:
+    """What the pod's file has before all others': on this machine's network also the machine's own names."""
     entries = pod["spec"].get("hostAliases") or ()
-    return [f"{entry['ip']} {' '.join(entry.get('hostnames') or ())}" for entry in entries]
+    given = [f"{entry['ip']} {' '.join(entry.get('hostnames') or ())}" for entry in entries]
+    own = Path("/etc/hosts").read_text().splitlines() if pod["spec"].get("hostNetwork") else []
+    return [*given, *own]
 
 
 def _pod_lines(pod: Json, address: str) -> Iterator[str]:

@@ -34,6 +34,7 @@ DOOR = (str(addresses.NETWORK[1]), 443)
 INSIDE = "/.trainmaster"
 """Where pods see the cluster's own tools (`toolbox`)."""
 
+LOOPBACK = "127.0.0.1"
 SCRATCH = "/.scratch"
 """TMPDIR of pods. They share /tmp, but not their process ids, after which many programs name what they put there."""
 
@@ -172,13 +173,14 @@ class NamespaceSandbox:
 
     async def create(self, config: PodConfig) -> PodSandbox:
         on_host = config.host_network and not self.is_rootless
-        address = self.host_ip if on_host else self._allocate()
+        # The bridge is in a world of its own: on this machine's network pods meet at its loopback alone.
+        address = LOOPBACK if on_host else self._allocate()
         body = {
             "pod": config.uid,
             "address": address,
             "hostname": os.uname().nodename if on_host else config.hostname,
             "host_network": on_host,
-            "mounts": [*([] if on_host else self._system_files(config)), *_own_directories(config)],
+            "mounts": [*(_names(config) if on_host else self._system_files(config)), *_own_directories(config)],
             "memory": [{"path": path, "size": size} for path, size in config.memory_volumes.items()],
         }
         try:
@@ -195,9 +197,9 @@ class NamespaceSandbox:
         return await self._launcher.exec(process, config)
 
     async def connect(self, pod: PodSandbox, port: int, *, local: bool = False) -> socket.socket:
-        made = await self._socket(pod.uid if local else "")
+        made = await self._socket(pod.uid if local or pod.ip == LOOPBACK else "")
         try:
-            await asyncio.get_running_loop().sock_connect(made, ("127.0.0.1" if local else pod.ip, port))
+            await asyncio.get_running_loop().sock_connect(made, (LOOPBACK if local else pod.ip, port))
         except BaseException:
             made.close()
             raise
@@ -249,7 +251,11 @@ class NamespaceSandbox:
 
     def _system_files(self, config: PodConfig) -> list[Json]:
         files = {f"/etc/{name}": self._root / "etc" / name for name in ("nsswitch.conf", "resolv.conf")}
-        return [_bound(source, target) for target, source in {**files, "/etc/hosts": config.hosts}.items()]
+        return [*(_bound(source, target) for target, source in files.items()), *_names(config)]
+
+
+def _names(config: PodConfig) -> list[Json]:
+    return [_bound(config.hosts, "/etc/hosts")]
 
 
 def _own_directories(config: PodConfig) -> list[Json]:

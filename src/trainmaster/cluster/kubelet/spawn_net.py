@@ -11,7 +11,7 @@ import struct
 
 _NEWLINK, _NEWADDR, _DELADDR, _NEWROUTE, _ERROR = 16, 20, 21, 24, 2
 _REQUEST, _ACK, _EXCL, _CREATE = 0x1, 0x4, 0x200, 0x400
-_IFNAME, _MASTER, _LINKINFO, _NET_NS_FD = 3, 10, 18, 28
+_HARDWARE, _IFNAME, _MASTER, _LINKINFO, _NET_NS_FD = 1, 3, 10, 18, 28
 _INFO_KIND, _INFO_DATA, _VETH_INFO_PEER = 1, 2, 1
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
 _RTA_DST, _RTA_OIF, _RTA_PREFSRC = 1, 4, 7
@@ -19,6 +19,10 @@ _TABLE_MAIN, _PROTO_BOOT, _SCOPE_LINK, _UNICAST = 254, 3, 253, 1
 _UP = 0x1
 
 BRIDGE = "pods"
+_BRIDGE_HARDWARE = bytes.fromhex("020000000001")
+"""A bridge without one of its own takes that of a pod, another whenever pods come and go, and those who knew the last
+one reach neither the API server nor addresses of services for half a minute."""
+
 INSIDE = "eth0"
 
 
@@ -33,7 +37,8 @@ class Netlink:
         self._socket.close()
 
     def add_bridge(self, name: str) -> None:
-        self._link(_CREATE | _EXCL, 0, _attribute(_IFNAME, _text(name)) + _nested(_LINKINFO, _kind("bridge")))
+        own = _attribute(_IFNAME, _text(name)) + _attribute(_HARDWARE, _BRIDGE_HARDWARE)
+        self._link(_CREATE | _EXCL, 0, own + _nested(_LINKINFO, _kind("bridge")))
 
     def add_veth(self, name: str, bridge: int, peer: str, namespace: int) -> None:
         """`name` joins the bridge here and is up; its other end appears as `peer` in the namespace, down."""
