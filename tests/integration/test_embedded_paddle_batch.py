@@ -88,6 +88,9 @@ def test_kubectl_shows_the_table_of_the_manual_for_a_job_that_has_completed_whil
     )
 
     reaching(cluster, "wide-ande-deep-service", "Completed")
+    # Such quick workers may be done before the servers are up.
+    resource = cluster.resource(VERSION, "PaddleJob")
+    cluster.until(resource, "wide-ande-deep-service", lambda job: job["status"]["ps"]["ready"] == "2/2")
 
     heading, line = kubectl(home, "get", "pdj").splitlines()
     assert heading.split() == ["NAME", "STATUS", "MODE", "PS", "WORKER", "AGE"]
