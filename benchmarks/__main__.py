@@ -7,14 +7,16 @@ import os
 import sys
 import time
 
-from benchmarks import apiserver, operator, pods, startup, webhook
+from benchmarks import apiserver, crowd, operator, pods, startup, webhook
 from benchmarks.measure import Benchmark, Result, lines_of, rounded
+from benchmarks.targets import verdicts
 
 BENCHMARKS = (
     Benchmark("apiserver", "requests per second, embedded and real API server", apiserver.run),
     Benchmark("startup", "seconds from the command to training, and to its end", startup.run),
     Benchmark("pods", "a thousand pods of `true` through the embedded cluster", pods.run),
     Benchmark("operator", "the operator on a real control plane, beside a floor that only POSTs", operator.run),
+    Benchmark("crowd", "the operator among thousands of jobs and pods, and at rest", crowd.run),
     Benchmark("webhook", "milliseconds to an answer of the admission webhook, under load", webhook.run),
 )
 
@@ -25,6 +27,8 @@ def main(names: list[str]) -> int:
         print(f"no such benchmark: {', '.join(sorted(unknown))}", file=sys.stderr)
         return 2
     results = {one.name: _measured(one) for one in BENCHMARKS if not names or one.name in names}
+    for line in verdicts(results):
+        print(line, file=sys.stderr)
     print(json.dumps({"machine": _machine(), **results}, indent=2))
     return 0
 

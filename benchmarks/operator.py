@@ -1,6 +1,7 @@
 """The operator on a real control plane with pretended kubelets: many small jobs, and one large.
 
 Beside it a floor: the same pods and services, as the operator made them, POSTed by the same client and nothing else.
+Operator and floor take turns, so that whatever else the machine does, and the server's own warming up, hits both.
 """
 
 from __future__ import annotations
@@ -20,17 +21,16 @@ from typing import Any
 from tools.kubernetes.controlplane import control_plane
 
 from benchmarks.apiserver import connected, make_namespace, until
-from benchmarks.measure import Result, child, cpu_seconds, memory_mb
+from benchmarks.measure import ROUNDS, Result, child, cpu_seconds, median, memory_mb
 from trainmaster import frameworks
 from trainmaster.kube.client import Client
 from trainmaster.kube.codec import Page
 from trainmaster.objects.resource import CUSTOM_RESOURCE_DEFINITIONS, PODS, SERVICES, Resource
 from trainmaster.operator.install import crds
 
-SHAPES = {"100 jobs x 4": (100, 4), "1 job x 500": (1, 500)}
 AT_ONCE = 16
 QUIET = 5.0
-"""Seconds for the control plane to be done with what the operator gave it."""
+"""Seconds for the control plane to be done with what it was given."""
 
 PATIENCE = 600.0
 _REQUEST = re.compile(r'trainmaster_api_requests_total{code="(\d+)",resource="(\w+)",verb="(\w+)"} ([\d.]+)')
@@ -38,9 +38,24 @@ _WRITES = ("POST", "PUT", "PATCH", "DELETE")
 
 
 @dataclass(frozen=True, slots=True)
+class Shape:
+    jobs: int
+    replicas: int
+    flags: tuple[str, ...] = ()
+
+
+SHAPES = {
+    "100 jobs x 4": Shape(100, 4),
+    "100 jobs x 4, one worker": Shape(100, 4, ("--controller-threads", "1")),
+    "1 job x 500": Shape(1, 500),
+}
+
+
+@dataclass(frozen=True, slots=True)
 class Operator:
     pid: int
     metrics: str
+    health: str
 
     def writes(self) -> Counter[str]:
         """Requests so far that change something and were agreed to, by verb and resource."""
@@ -49,29 +64,55 @@ class Operator:
         return Counter({f"{verb} {what}": int(float(n)) for code, what, verb, n in rows if verb in _WRITES})
 
 
+@dataclass(frozen=True, slots=True)
+class Round:
+    made: float
+    done: float
+    floor_made: float
+    floor_done: float
+    cpu: float
+    memory: float
+    writes: Counter[str]
+
+
 def run() -> Result:
-    with control_plane() as plane:
-        asyncio.run(_install(plane.kubeconfig))
-        with child("-m", "benchmarks.fakekubelet", str(plane.kubeconfig)) as kubelet:
-            assert kubelet.stdout is not None
-            kubelet.stdout.readline()
-            return {name: _measured(plane.kubeconfig, *shape) for name, shape in SHAPES.items()}
-
-
-def _measured(kubeconfig: Path, jobs: int, replicas: int) -> Result:
-    """A fresh operator per shape: memory only grows."""
-    with _operator(kubeconfig) as operator:
-        return asyncio.run(_compared(kubeconfig, operator, jobs, replicas))
+    with cluster() as kubeconfig, kubelets(kubeconfig):
+        rounds = {
+            name: [_round(kubeconfig, shape, f"shape-{index}-{number}") for number in range(ROUNDS)]
+            for index, (name, shape) in enumerate(SHAPES.items())
+        }
+    return {name: _summary(SHAPES[name], found) for name, found in rounds.items()}
 
 
 @contextmanager
-def _operator(kubeconfig: Path) -> Iterator[Operator]:
+def cluster() -> Iterator[Path]:
+    """A real control plane that knows our kinds; gives its kubeconfig."""
+    with control_plane() as plane:
+        asyncio.run(_install(plane.kubeconfig))
+        yield plane.kubeconfig
+
+
+@contextmanager
+def kubelets(kubeconfig: Path) -> Iterator[None]:
+    with child("-m", "benchmarks.fakekubelet", str(kubeconfig)) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield
+
+
+@contextmanager
+def operator(kubeconfig: Path, *flags: str) -> Iterator[Operator]:
+    metrics, health = _free_address(), _free_address()
+    addresses = ("--metrics-bind-address", metrics, "--health-probe-bind-address", health)
+    arguments = ("--kubeconfig", str(kubeconfig), *addresses, "--log-level", "warning", *flags)
+    with child("-m", "trainmaster", "operator", *arguments) as process:
+        yield Operator(process.pid, f"http://{metrics}/metrics", f"http://{health}/readyz")
+
+
+def _free_address() -> str:
     with socket.socket() as door:
         door.bind(("127.0.0.1", 0))
-        port = door.getsockname()[1]
-    flags = ("--kubeconfig", str(kubeconfig), "--metrics-bind-address", f"127.0.0.1:{port}", "--log-level", "warning")
-    with child("-m", "trainmaster", "operator", *flags, "--health-probe-bind-address", "0") as process:
-        yield Operator(process.pid, f"http://127.0.0.1:{port}/metrics")
+        return f"127.0.0.1:{door.getsockname()[1]}"
 
 
 async def _install(kubeconfig: Path) -> None:
@@ -80,49 +121,71 @@ async def _install(kubeconfig: Path) -> None:
             await client.create(CUSTOM_RESOURCE_DEFINITIONS, crd)
 
 
-async def _compared(kubeconfig: Path, operator: Operator, jobs: int, replicas: int) -> Result:
+def _round(kubeconfig: Path, shape: Shape, namespace: str) -> Round:
+    """A fresh operator each time: memory only grows."""
+    with operator(kubeconfig, *shape.flags) as running:
+        return asyncio.run(_compared(kubeconfig, running, shape, namespace))
+
+
+async def _compared(kubeconfig: Path, running: Operator, shape: Shape, namespace: str) -> Round:
     async with connected(kubeconfig) as client:
-        namespace = f"jobs-{jobs}"
         await make_namespace(client, namespace)
         await _warm(client, namespace)
-        cpu, before = cpu_seconds(operator.pid), await asyncio.to_thread(operator.writes)
+        cpu, before = cpu_seconds(running.pid), await asyncio.to_thread(running.writes)
         started = time.perf_counter()
-        await _post(client, _resource(), [_a_job(f"j{index}", replicas) for index in range(jobs)], namespace)
-        made = await _until_made(client, namespace, jobs * replicas, started)
-        done = await _until_done(client, namespace, jobs, started)
-        writes = await asyncio.to_thread(operator.writes) - before
-        cpu = cpu_seconds(operator.pid) - cpu
-        floor = await _floor(client, namespace)
+        await post(client, job_resource(), [a_job(f"j{n}", shape.replicas) for n in range(shape.jobs)], namespace)
+        made = await _until_made(client, namespace, shape.jobs * shape.replicas, started)
+        done = await _until_done(client, namespace, shape.jobs, started)
+        writes = await asyncio.to_thread(running.writes) - before
+        cpu = cpu_seconds(running.pid) - cpu
+        memory = memory_mb(running.pid)
+        floor_made, floor_done = await _floor(client, namespace)
+    return Round(made, done, floor_made, floor_done, cpu, memory, writes)
+
+
+def _summary(shape: Shape, rounds: list[Round]) -> Result:
+    def middle(name: str) -> float:
+        return median([getattr(one, name) for one in rounds])
+
+    writes = sum((one.writes for one in rounds), Counter[str]())
+    each = {name: count / shape.jobs / len(rounds) for name, count in sorted(writes.items())}
     return {
-        "until all pods exist, s": made,
-        "floor, s": floor,
-        "until all pods exist / floor": made / floor,
-        "until all succeeded, s": done,
-        "operator CPU per job, ms": cpu / jobs * 1000,
-        "operator memory, MB": memory_mb(operator.pid),
-        "writes per job": {name: count / jobs for name, count in sorted(writes.items())},
+        "until all pods exist, s": middle("made"),
+        "floor of that, s": middle("floor_made"),
+        "until all pods exist / floor": median([one.made / one.floor_made for one in rounds]),
+        "until all succeeded, s": middle("done"),
+        "floor of that, s ": middle("floor_done"),
+        "until all succeeded / floor": median([one.done / one.floor_done for one in rounds]),
+        "operator CPU per job, ms": middle("cpu") / shape.jobs * 1000,
+        "operator memory, MB": max(one.memory for one in rounds),
+        "writes per job": sum(each.values()),
+        "of them": each,
     }
 
 
 async def _warm(client: Client, namespace: str) -> None:
     """One job through the whole way: caches are filled, connections open."""
-    await client.create(_resource(), _a_job("warm", 1), namespace)
+    await client.create(job_resource(), a_job("warm", 1), namespace)
     await _until_done(client, namespace, 1, 0)
-    await client.delete(_resource(), "warm", namespace)
+    await client.delete(job_resource(), "warm", namespace)
     await until(lambda: client.list(PODS, namespace), lambda page: not page.items)
 
 
-async def _floor(client: Client, namespace: str) -> float:
-    """What the operator made, made again elsewhere, as fast as the client can."""
+async def _floor(client: Client, namespace: str) -> tuple[float, float]:
+    """What the operator made, made again elsewhere, as fast as the client can: until all exists, until all is over."""
     pods, services = [(await client.list(kind, namespace)).items for kind in (PODS, SERVICES)]
     await until(lambda: client.list(PODS, namespace), _are_over)
     await asyncio.sleep(QUIET)
     elsewhere = f"{namespace}-floor"
     await make_namespace(client, elsewhere)
     started = time.perf_counter()
-    await _post(client, SERVICES, [_bare(one, "Service") for one in services], elsewhere)
-    await _post(client, PODS, [_bare(one, "Pod") for one in pods], elsewhere)
-    return time.perf_counter() - started
+    await post(client, SERVICES, [_bare(one, "Service") for one in services], elsewhere)
+    await post(client, PODS, [_bare(one, "Pod") for one in pods], elsewhere)
+    made = time.perf_counter() - started
+    await until(lambda: client.list(PODS, elsewhere), _are_over)
+    done = time.perf_counter() - started
+    await asyncio.sleep(QUIET)
+    return made, done
 
 
 def _are_over(page: Page[dict[str, Any]]) -> bool:
@@ -148,16 +211,18 @@ def _without_token(spec: dict[str, Any]) -> dict[str, Any]:
     return made
 
 
-async def _post(client: Client, resource: Resource, bodies: list[dict[str, Any]], namespace: str) -> None:
-    numbers = iter(bodies)
+async def post(client: Client, resource: Resource, bodies: list[dict[str, Any]], namespace: str) -> list[Any]:
+    """All of them, a few at a time; gives what the server answered, in that order."""
+    numbers, answers = iter(enumerate(bodies)), [None] * len(bodies)
 
     async def work() -> None:
-        for body in numbers:
-            await client.create(resource, body, namespace)
+        for index, body in numbers:
+            answers[index] = await client.create(resource, body, namespace)
 
     async with asyncio.TaskGroup() as group:
         for index in range(AT_ONCE):
             group.create_task(work(), name=f"worker {index}")
+    return answers
 
 
 async def _until_made(client: Client, namespace: str, count: int, started: float) -> float:
@@ -181,11 +246,11 @@ async def _until_done(client: Client, namespace: str, count: int, started: float
         done = [one for one in conditions if one["type"] == "Succeeded" and one["status"] == "True"]
         return len(done) >= count
 
-    await until(lambda: client.list(_resource(), namespace), are_done)
+    await until(lambda: client.list(job_resource(), namespace), are_done)
     return time.perf_counter() - started
 
 
-def _a_job(name: str, replicas: int) -> dict[str, Any]:
+def a_job(name: str, replicas: int) -> dict[str, Any]:
     container = {"name": "pytorch", "image": "registry.example/main:1"}
 
     def role(count: int) -> dict[str, Any]:
@@ -196,7 +261,7 @@ def _a_job(name: str, replicas: int) -> dict[str, Any]:
     return {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": name}, "spec": spec}
 
 
-def _resource() -> Resource:
+def job_resource() -> Resource:
     found = frameworks.serving("kubeflow.org/v1", "PyTorchJob")
     assert found is not None
     return found[1]

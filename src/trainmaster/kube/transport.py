@@ -1,7 +1,7 @@
 """The one door out: a request goes in, a response comes back, whatever lies between.
 
 `client` builds requests and reads responses without knowing who carries them. `HttpTransport` carries them over
-aiohttp, the only place that imports it; `testing.fakeapi` answers them from memory. A transport maps every way of
+HTTP/1.1 (`connections`, `http1`); `testing.fakeapi` answers them from memory. A transport maps every way of
 not getting an answer to `errors.Unreachable`; what an answer means is `client`'s business. Credentials are
 added here, request by request, and never travel further up.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import socket
 import ssl
@@ -19,18 +20,16 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self
 
-import aiohttp
-import yarl
-
-from trainmaster.kube import errors
+from trainmaster.kube import errors, http1
 from trainmaster.kube.config import Config
+from trainmaster.kube.connections import ConnectFailed, Connections
+from trainmaster.kube.http1 import Answer, Connection
 
 LONGEST_LINE = 64 << 20
 """Objects end at a few MiB (etcd's limit); a longer line is not Kubernetes talking."""
 
 _IN_PATH = "/:@!$&'()*+,;=~-._"  # what RFC 3986 lets stand unquoted in a path
-_READ_AHEAD = 1 << 18  # per connection, before the sender is held back
-_KEEPALIVE = 90.0  # idle seconds a pooled connection is kept; kube-apiserver closes after 180
+_GZIP = {"Accept-Encoding": "gzip"}  # lists of thousands shrink to a tenth; servers leave small answers as they are
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +135,8 @@ class HttpTransport:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._server = config.server.rstrip("/")
-        self._session: aiohttp.ClientSession | None = None
+        self._path = urllib.parse.urlsplit(self._server).path
+        self._connections: Connections | None = None
 
     async def send(self, request: Request) -> Response:
         response = await self._attempt(request)
@@ -146,67 +146,43 @@ class HttpTransport:
         return response
 
     async def close(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        connections, self._connections = self._connections, None
+        if connections is not None:
+            await connections.close()
 
     async def _attempt(self, request: Request) -> Response:
-        headers = {**request.headers, **await self._config.credentials.headers()}
+        headers = {**request.headers, **_GZIP, **await self._config.credentials.headers()}
         with self._in_words(request, request.timeout):
             async with asyncio.timeout(request.timeout):
-                answer = await self._open(request, headers)
+                answer, connection = await self._open(request, headers)
                 if request.stream:
-                    return self._streaming(request, answer)
-                async with answer:
-                    return Response.whole(answer.status, Headers(answer.headers.items()), await answer.read())
+                    return self._streaming(request, answer, connection)
+                return Response.whole(answer.status, Headers(answer.headers.items()), await _whole(answer))
 
-    async def _open(self, request: Request, headers: Mapping[str, str]) -> aiohttp.ClientResponse:
+    async def _open(self, request: Request, headers: Mapping[str, str]) -> tuple[Answer, Connection]:
         config = self._config
-        return await self._pool().request(
-            request.method,
-            self._url(request),
-            headers=headers,
-            data=request.body or None,
-            ssl=config.credentials.tls() or config.tls or True,
-            server_hostname=config.tls_server_name or None,
-            proxy=config.proxy or None,
-            allow_redirects=False,  # an API server does not redirect; whoever does must not get our token
-            timeout=aiohttp.ClientTimeout(total=None),  # asyncio.timeout rules: one clock, one place
-        )
+        if self._connections is None:
+            self._connections = Connections(self._server, proxy=config.proxy, server_name=config.tls_server_name)
+        tls = (config.credentials.tls() or config.tls or _trusting()) if self._server.startswith("https:") else None
+        return await self._connections.send(request.method, self._target(request), headers, request.body, tls)
 
-    def _pool(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                # No limit: how much is in flight at once is decided by the callers, and every watch holds one.
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE, ttl_dns_cache=60),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                read_bufsize=_READ_AHEAD,
-                trust_env=False,  # a proxy only where the kubeconfig names one
-            )
-        return self._session
+    def _target(self, request: Request) -> str:
+        path = self._path + urllib.parse.quote(request.path, safe=_IN_PATH)
+        return f"{path}?{urllib.parse.urlencode(request.params)}" if request.params else path
 
-    def _url(self, request: Request) -> yarl.URL:
-        query = urllib.parse.urlencode(request.params)
-        path = urllib.parse.quote(request.path, safe=_IN_PATH)
-        return yarl.URL(f"{self._server}{path}?{query}" if query else f"{self._server}{path}", encoded=True)
-
-    def _streaming(self, request: Request, answer: aiohttp.ClientResponse) -> Response:
-        _probe_when_silent(answer)
+    def _streaming(self, request: Request, answer: Answer, connection: Connection) -> Response:
+        _probe_when_silent(connection)
 
         async def release() -> None:
-            connection = answer.connection
-            if connection is not None and connection.transport is not None:
-                connection.transport.abort()  # in the middle of a stream: a TLS farewell might outlive the event loop
             answer.close()
 
-        headers = Headers(answer.headers.items())
-        return Response(answer.status, headers, self._chunks(request, answer), release)
+        return Response(answer.status, Headers(answer.headers.items()), self._chunks(request, answer), release)
 
-    async def _chunks(self, request: Request, answer: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
+    async def _chunks(self, request: Request, answer: Answer) -> AsyncGenerator[bytes, None]:
         while True:
             with self._in_words(request, request.idle):
                 async with asyncio.timeout(request.idle):
-                    chunk = await answer.content.readany()
+                    chunk = await answer.chunk()
             if not chunk:
                 return
             yield chunk
@@ -218,7 +194,7 @@ class HttpTransport:
             yield
         except TimeoutError:
             what = f"nothing came for {seconds:g} s"
-        except (aiohttp.ClientError, OSError) as error:
+        except (http1.HttpError, OSError) as error:
             what = _cause(error)
         else:
             return
@@ -229,20 +205,35 @@ async def _one(body: bytes) -> AsyncGenerator[bytes, None]:
     yield body
 
 
+async def _whole(answer: Answer) -> bytes:
+    chunks = []
+    try:
+        while chunk := await answer.chunk():
+            chunks.append(chunk)
+    finally:
+        answer.close()
+    return b"".join(chunks)
+
+
+@functools.cache
+def _trusting() -> ssl.SSLContext:
+    """Whoever this machine trusts."""
+    return ssl.create_default_context()
+
+
 def _cause(error: Exception) -> str:
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return (
-            f"the server's certificate is not trusted: {_in_short(error.certificate_error)}; "
-            "check certificate-authority and tls-server-name in the kubeconfig"
-        )
-    if isinstance(error, aiohttp.ClientHttpProxyError):
-        return f"the proxy refused: {error.status} {error.message}"
-    if isinstance(error, aiohttp.ServerDisconnectedError):
-        return "the server closed the connection without an answer"
-    if isinstance(error, aiohttp.ClientPayloadError):
-        return "the connection broke in the middle of the answer"
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return f"no connection: {_in_short(error.os_error)}"
+    match error:
+        case ConnectFailed(__cause__=ssl.SSLCertVerificationError() as cause):
+            return (
+                f"the server's certificate is not trusted: {_in_short(cause)}; "
+                "check certificate-authority and tls-server-name in the kubeconfig"
+            )
+        case ConnectFailed(__cause__=OSError() as cause):
+            return f"no connection: {_in_short(cause)}"
+        case http1.Disconnected():
+            return "the server closed the connection without an answer"
+        case http1.Broken():
+            return "the connection broke in the middle of the answer"
     return _in_short(error)
 
 
@@ -257,11 +248,9 @@ def _in_short(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def _probe_when_silent(answer: aiohttp.ClientResponse) -> None:
+def _probe_when_silent(connection: Connection) -> None:
     """TCP keepalive: a peer that vanished without a word ends a silent watch in a minute, not at its timeout."""
-    connection = answer.connection
-    transport = connection.transport if connection is not None else None
-    sock = transport.get_extra_info("socket") if transport is not None else None
+    sock = connection.socket
     if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
         return
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

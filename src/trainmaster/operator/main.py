@@ -19,7 +19,6 @@ from trainmaster.kube.lease import LeaderElector
 from trainmaster.kube.manager import Manager
 from trainmaster.kube.metrics import KubeMetrics
 from trainmaster.kube.transport import HttpTransport, Transport
-from trainmaster.operator import webhook_server
 from trainmaster.operator.options import Options
 from trainmaster.operator.wiring import Parts, assemble
 
@@ -63,7 +62,11 @@ async def operate(
         await assemble(parts)
         health = _health(options, manager, metrics)
         manager.add_server(health)
-        webhook_server.add(parts, health, home)
+        if options.webhook_bind_address:
+            # Certificates cost ten megabytes, which an operator without webhooks need not carry.
+            from trainmaster.operator import webhook_server
+
+            webhook_server.add(parts, health, home)
         if options.leader_elect:
             manager.set_elector(_elector(options, client, metrics, home, now))
         await manager.run(stop)

@@ -1,0 +1,182 @@
+"""The operator among many: a new job beside thousands of finished ones, the start among ten thousand pods, and rest.
+
+What stands in the cluster is put there by hand, as the operator would have made it: its own blueprint of each job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from benchmarks.apiserver import connected, make_namespace
+from benchmarks.measure import Result, cpu_seconds, memory_mb
+from benchmarks.operator import Operator, a_job, cluster, job_resource, operator, post
+from trainmaster import frameworks
+from trainmaster.api import reading
+from trainmaster.engine.blueprint import blueprint
+from trainmaster.engine.observed import Observed
+from trainmaster.kube.client import Client
+from trainmaster.objects.resource import PODS, SERVICES
+
+FINISHED, PROBES, REPLICAS = 2000, 200, 4
+SETTLED, LIVE_PODS = 500, 10_000
+IDLE_SECONDS = 30.0
+PATIENCE = 300.0
+_NOW = "2026-01-01T00:00:00Z"
+
+
+def run() -> Result:
+    return {"a new job": _beside_finished_jobs(), "many pods": _among_live_pods()}
+
+
+def _beside_finished_jobs() -> Result:
+    with cluster() as kubeconfig:
+        with operator(kubeconfig) as running:
+            empty = asyncio.run(_latencies(kubeconfig, running, "empty"))
+        asyncio.run(_fill_with_finished(kubeconfig))
+        with operator(kubeconfig) as running:
+            crowded = asyncio.run(_latencies(kubeconfig, running, "crowded"))
+    return {
+        "p99 in an empty cluster, ms": _p99(empty),
+        f"p99 beside {FINISHED} finished jobs, ms": _p99(crowded),
+        "p99 beside them / empty": _p99(crowded) / _p99(empty),
+        "median beside them / empty": statistics.median(crowded) / statistics.median(empty),
+    }
+
+
+def _p99(seconds: list[float]) -> float:
+    return statistics.quantiles(seconds, n=100)[98] * 1000
+
+
+async def _latencies(kubeconfig: Path, running: Operator, namespace: str) -> list[float]:
+    """Seconds from a job's creation to that of its last pod, for jobs that come one by one."""
+    await asyncio.to_thread(_ready, running)
+    async with connected(kubeconfig) as client:
+        await make_namespace(client, namespace)
+        await _latency(client, namespace, "warm")
+        return [await _latency(client, namespace, f"probe-{number}") for number in range(PROBES)]
+
+
+async def _latency(client: Client, namespace: str, name: str) -> float:
+    page = await client.list(PODS, namespace)
+    version = page.resource_version
+    started = time.perf_counter()
+    await client.create(job_resource(), a_job(name, REPLICAS), namespace)
+    events = client.watch(PODS, namespace, resource_version=version, timeout_seconds=60)
+    made = 0
+    async with asyncio.timeout(PATIENCE):
+        async for event in events:
+            made += event.type == "ADDED"
+            if made == REPLICAS:
+                break
+    took = time.perf_counter() - started
+    await events.aclose()
+    return took
+
+
+async def _fill_with_finished(kubeconfig: Path) -> None:
+    async with connected(kubeconfig) as client:
+        await make_namespace(client, "finished")
+        jobs = await post(client, job_resource(), [a_job(f"done-{n}", REPLICAS) for n in range(FINISHED)], "finished")
+        for job in jobs:
+            await client.update(job_resource(), {**job, "status": _succeeded()}, "finished", "status")
+
+
+def _succeeded() -> dict[str, Any]:
+    said = {"status": "True", "lastUpdateTime": _NOW, "lastTransitionTime": _NOW, "message": ""}
+    conditions = [
+        {"type": "Created", "reason": "PyTorchJobCreated", **said},
+        {"type": "Succeeded", "reason": "PyTorchJobSucceeded", **said},
+    ]
+    return {"conditions": conditions, "startTime": _NOW, "completionTime": _NOW}
+
+
+def _among_live_pods() -> Result:
+    jobs = LIVE_PODS // REPLICAS
+    with cluster() as kubeconfig:
+        asyncio.run(_fill_with_running(kubeconfig, range(SETTLED)))
+        with operator(kubeconfig) as running:
+            _ready(running)
+            _settled(running)
+            before = cpu_seconds(running.pid)
+            time.sleep(IDLE_SECONDS)
+            idle = (cpu_seconds(running.pid) - before) / IDLE_SECONDS
+        asyncio.run(_fill_with_running(kubeconfig, range(SETTLED, jobs)))
+        started = time.perf_counter()
+        with operator(kubeconfig) as running:
+            _ready(running)
+            synced, at_sync = time.perf_counter() - started, memory_mb(running.pid)
+            _settled(running)
+            settled = time.perf_counter() - started
+            return {
+                f"CPU at rest with {SETTLED} settled jobs, %": idle * 100,
+                f"start to synced caches, {LIVE_PODS} pods, s": synced,
+                "memory then, MB": at_sync,
+                "start until all jobs were looked at, s": settled,
+                "most memory, MB": memory_mb(running.pid),
+            }
+
+
+async def _fill_with_running(kubeconfig: Path, numbers: range) -> None:
+    namespace = f"running-{numbers.start}"
+    async with connected(kubeconfig) as client:
+        await make_namespace(client, namespace)
+        jobs = await post(client, job_resource(), [a_job(f"live-{n}", REPLICAS) for n in numbers], namespace)
+        made = [action for job in jobs for action in _objects_of(job)]
+        await post(client, SERVICES, [dict(one.body) for one in made if one.resource == SERVICES], namespace)
+        pods = [_placed(dict(one.body)) for one in made if one.resource == PODS]
+        await post(client, PODS, pods, namespace)
+        await _run_all(client, [pod["metadata"]["name"] for pod in pods], namespace)
+
+
+def _objects_of(job: dict[str, Any]) -> list[Any]:
+    found = frameworks.serving(job["apiVersion"], job["kind"])
+    assert found is not None
+    read = reading.read(found[0], job)
+    assert read.job is not None, read.problems
+    return list(blueprint(Observed(read.framework, read.job)))
+
+
+def _placed(pod: dict[str, Any]) -> dict[str, Any]:
+    """On a node that nobody keeps: there it stays, without a scheduler's help or a kubelet's."""
+    return {**pod, "spec": {**pod["spec"], "nodeName": "nowhere", "automountServiceAccountToken": False}}
+
+
+async def _run_all(client: Client, names: list[str], namespace: str) -> None:
+    waiting = iter(names)
+    running = {"name": "pytorch", "image": "x", "imageID": "", "ready": True, "restartCount": 0}
+    status = {"phase": "Running", "containerStatuses": [{**running, "state": {"running": {"startedAt": _NOW}}}]}
+
+    async def work() -> None:
+        for name in waiting:
+            await client.patch(PODS, name, {"status": status}, namespace, "status")
+
+    async with asyncio.TaskGroup() as group:
+        for index in range(16):
+            group.create_task(work(), name=f"kubelet {index}")
+
+
+def _ready(running: Operator) -> None:
+    """Answers as ready once its caches are filled."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        try:
+            with urllib.request.urlopen(running.health, timeout=5):
+                return
+        except (urllib.error.URLError, ConnectionError):
+            time.sleep(0.02)
+    raise TimeoutError("the operator was not ready in time")
+
+
+def _settled(running: Operator) -> None:
+    """Writes nothing any more."""
+    before, seen = -1, 0
+    while before != seen:
+        before = seen
+        time.sleep(3)
+        seen = sum(running.writes().values())

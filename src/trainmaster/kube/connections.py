@@ -1,0 +1,150 @@
+"""Connections to one server, opened when needed, kept when free; through a proxy where the kubeconfig names one."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ssl
+import urllib.parse
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from trainmaster.kube import http1
+from trainmaster.kube.http1 import Answer, Connection, Disconnected
+
+KEPT = 90.0
+"""Seconds that a free connection is kept; kube-apiserver closes after 180."""
+
+_REPEATABLE = ("GET", "PUT", "DELETE")
+_PORTS = {"http": 80, "https": 443}
+
+
+class ConnectFailed(http1.HttpError):
+    """No connection came about; the cause says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    scheme: str
+    host: str
+    port: int
+    authorization: str = ""
+
+    @classmethod
+    def of(cls, url: str) -> Address:
+        parts = urllib.parse.urlsplit(url)
+        if parts.hostname is None:
+            raise ValueError(f"{parts.scheme}:// names no host")
+        secret = ""
+        if parts.username is not None:
+            pair = f"{urllib.parse.unquote(parts.username)}:{urllib.parse.unquote(parts.password or '')}"
+            secret = f"Basic {base64.b64encode(pair.encode()).decode()}"
+        return cls(parts.scheme, parts.hostname, parts.port or _PORTS[parts.scheme], secret)
+
+    @property
+    def authority(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def full_authority(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+class Connections:
+    """To one server. A connection serves one TLS context only: another may show another certificate."""
+
+    def __init__(self, server: str, *, proxy: str = "", server_name: str = "") -> None:
+        self._server = Address.of(server)
+        self._proxy = Address.of(proxy) if proxy else None
+        self._server_name = server_name or self._server.host
+        self._free: dict[Connection, tuple[ssl.SSLContext | None, float]] = {}
+        self._all: set[Connection] = set()
+
+    async def send(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes, tls: ssl.SSLContext | None
+    ) -> tuple[Answer, Connection]:
+        if self._proxy is not None and tls is None:
+            target = f"{self._server.scheme}://{self._server.authority}{target}"
+            headers = {**headers, **self._credentials()}
+        request = http1.encode(method, target, self._server.authority, headers, body)
+        kept = self._take(tls)
+        if kept is not None:
+            try:
+                return await kept.exchange(request), kept
+            except Disconnected:
+                # The server may have closed it just as we began. What it did with our words, if they reached it at
+                # all, must not matter.
+                if method not in _REPEATABLE:
+                    raise
+        connection = await self._open(tls)
+        return await connection.exchange(request), connection
+
+    async def close(self) -> None:
+        for connection in [*self._all]:
+            connection.abort()
+        for connection in [*self._all]:
+            await connection.closed
+        self._free.clear()
+
+    def _take(self, tls: ssl.SSLContext | None) -> Connection | None:
+        """The one used last: those beyond what is needed grow old and go."""
+        oldest = asyncio.get_running_loop().time() - KEPT
+        for connection, (context, since) in reversed([*self._free.items()]):
+            if not connection.is_open or since < oldest:
+                del self._free[connection]
+                connection.abort()
+            elif context is tls:
+                del self._free[connection]
+                return connection
+        return None
+
+    async def _open(self, tls: ssl.SSLContext | None) -> Connection:
+        loop = asyncio.get_running_loop()
+
+        def on_idle(connection: Connection) -> None:
+            self._free[connection] = (tls, loop.time())
+
+        connection = Connection(on_idle)
+        try:
+            if self._proxy is None:
+                await self._connect(self._server, connection, tls, self._server_name)
+            else:
+                await self._connect_through(self._proxy, connection, tls)
+        except OSError as error:
+            raise ConnectFailed from error
+        self._all.add(connection)
+        connection.closed.add_done_callback(lambda _: self._forget(connection))
+        return connection
+
+    def _forget(self, connection: Connection) -> None:
+        self._all.discard(connection)
+        self._free.pop(connection, None)
+
+    async def _connect(
+        self, address: Address, connection: Connection, tls: ssl.SSLContext | None, server_name: str
+    ) -> None:
+        await asyncio.get_running_loop().create_connection(
+            lambda: connection,
+            address.host,
+            address.port,
+            ssl=tls,
+            server_hostname=server_name if tls is not None else None,
+            happy_eyeballs_delay=0.25,
+        )
+
+    async def _connect_through(self, proxy: Address, connection: Connection, tls: ssl.SSLContext | None) -> None:
+        outer = ssl.create_default_context() if proxy.scheme == "https" else None
+        await self._connect(proxy, connection, outer, proxy.host)
+        if tls is None:
+            return
+        try:
+            await connection.tunnel(self._server.full_authority, self._credentials(), tls, self._server_name)
+        except BaseException:
+            connection.abort()
+            raise
+
+    def _credentials(self) -> dict[str, str]:
+        secret = self._proxy.authorization if self._proxy is not None else ""
+        return {"Proxy-Authorization": secret} if secret else {}
