@@ -9,24 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
-from aiohttp import web
-
-from trainmaster.kube import logs
+from trainmaster.kube import logs, pages
 from trainmaster.kube.errors import KubeError
+from trainmaster.kube.pages import Page, Pages
 
 log = logs.get(__name__)
 
 Check: TypeAlias = Callable[[], str | None]
 Render: TypeAlias = Callable[[], tuple[bytes, str]]
-_Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _HEALTH_PATHS = ("/healthz", "/livez", "/readyz")
-
-_SHUTDOWN_SECONDS = 1.0
-"""For answers under way: they are all short, and a probe asks again."""
 
 
 class BindError(KubeError):
@@ -69,30 +66,26 @@ class HealthServer:
 
     async def run(self) -> None:
         """Serves until cancelled. `ready` and the ports are set when both servers listen."""
-        runners: list[web.AppRunner] = []
-        try:
-            self.health_port = await _listen(runners, *self._health, dict.fromkeys(_HEALTH_PATHS, self._answer_health))
-            self.metrics_port = await _listen(runners, *self._metrics, {"/metrics": self._answer_metrics})
+        async with AsyncExitStack() as stack:
+            probes = {path: partial(self._health_page, path) for path in _HEALTH_PATHS}
+            self.health_port = await _listen(stack, *self._health, probes)
+            self.metrics_port = await _listen(stack, *self._metrics, {"/metrics": self._metrics_page})
             self.ready.set()
             await asyncio.Event().wait()  # until cancelled
-        finally:
-            for runner in runners:
-                await runner.cleanup()
 
-    async def _answer_health(self, request: web.Request) -> web.Response:
-        checks = self._ready_checks if request.path == "/readyz" else self._live_checks
+    def _health_page(self, path: str, query: str) -> Page:
+        checks = self._ready_checks if path == "/readyz" else self._live_checks
         reasons = {name: _ask(name, check) for name, check in checks.items()}
         is_well = not any(reasons.values())
-        if is_well and "verbose" not in request.query:
-            return web.Response(text="ok")
+        if is_well and "verbose" not in query:
+            return Page(b"ok")
         lines = [f"[-]{name} failed: {why}" if why else f"[+]{name} ok" for name, why in reasons.items()]
-        lines.append(f"{request.path[1:]} check {'passed' if is_well else 'failed'}\n")
-        return web.Response(text="\n".join(lines), status=200 if is_well else 500)
+        lines.append(f"{path[1:]} check {'passed' if is_well else 'failed'}\n")
+        return Page("\n".join(lines).encode(), status=200 if is_well else 500)
 
-    async def _answer_metrics(self, _: web.Request) -> web.Response:
+    def _metrics_page(self, _: str) -> Page:
         assert self._render is not None
-        body, content_type = self._render()
-        return web.Response(body=body, headers={"Content-Type": content_type})
+        return Page(*self._render())
 
 
 def parse_address(text: str, flag: str = "address") -> Address | None:
@@ -106,24 +99,15 @@ def parse_address(text: str, flag: str = "address") -> Address | None:
     return Address((host[1:-1] if is_bracketed else host) or None, int(port))
 
 
-async def _listen(
-    runners: list[web.AppRunner], address: Address | None, flag: str, routes: Mapping[str, _Handler]
-) -> int:
-    """The port we listen on; 0 when off. What was started is in `runners`, for the caller to clean up."""
+async def _listen(stack: AsyncExitStack, address: Address | None, flag: str, shown: Pages) -> int:
+    """The port we listen on; 0 when off."""
     if address is None:
         return 0
-    app = web.Application()
-    for path, handler in routes.items():
-        app.router.add_get(path, handler)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
-    runners.append(runner)
-    await runner.setup()
     try:
-        await web.TCPSite(runner, address.host, address.port).start()
+        port = await stack.enter_async_context(pages.serving(shown, address.host, address.port))
     except OSError as error:
         raise BindError(_explain(error, address, flag)) from error
-    port: int = runner.addresses[0][1]
-    log.info("listening", host=address.host or "*", port=port, paths=list(routes))
+    log.info("listening", host=address.host or "*", port=port, paths=list(shown))
     return port
 
 
