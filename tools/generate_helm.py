@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 import trainmaster
-from tools.generate_rights import helpers, rights
+from tools.generate_rights import NAMESPACE, PLACE, helpers, rights
 from tools.generate_text import HEADER, yaml_text
 from tools.generate_values import values, values_schema, values_table, values_yaml
 from tools.generate_webhooks import webhooks
@@ -21,8 +21,9 @@ from trainmaster.api.framework import Framework
 from trainmaster.objects.meta import Json, mutable
 from trainmaster.operator.install import NAME, Installation, manifests
 
-NAMESPACE, IMAGE, REPLICAS = "HELM-NAMESPACE", "HELM-IMAGE", "HELM-REPLICAS"
+IMAGE, REPLICAS = "HELM-IMAGE", "HELM-REPLICAS"
 SCALARS = {
+    f"{NAME}-{NAMESPACE}": '{{ include "trainmaster.nameOutside" . }}',
     NAMESPACE: "{{ .Release.Namespace }}",
     IMAGE: '{{ include "trainmaster.image" . }}',
     REPLICAS: "{{ .Values.replicas }}",
@@ -71,7 +72,7 @@ annotations:
 
 def files(frameworks: tuple[Framework, ...]) -> Iterator[tuple[str, str]]:
     table = values(frameworks)
-    installation = Installation(frameworks, namespace=NAMESPACE, image=IMAGE)
+    installation = Installation(frameworks, **PLACE, image=IMAGE)
     objects = _by_kind(manifests(installation))
     yield "Chart.yaml", HEADER + yaml_text(_chart())
     yield "values.yaml", values_yaml(table)
@@ -80,8 +81,8 @@ def files(frameworks: tuple[Framework, ...]) -> Iterator[tuple[str, str]]:
     yield "templates/NOTES.txt", NOTES
     yield "templates/_helpers.tpl", helpers(frameworks)
     yield "templates/crds.yaml", _crds(frameworks)
-    yield "templates/rights.yaml", _plain(rights(frameworks, NAMESPACE))
-    yield "templates/webhooks.yaml", _plain(webhooks(frameworks, NAMESPACE))
+    yield "templates/rights.yaml", _plain(rights(frameworks))
+    yield "templates/webhooks.yaml", _plain(webhooks(frameworks))
     yield "templates/account.yaml", _template(_annotated(objects["ServiceAccount"], "serviceAccount.annotations"))
     yield "templates/service.yaml", _template(_annotated(objects["Service"], "metrics.annotations"))
     yield "templates/deployment.yaml", _template(_deployment(objects["Deployment"]), _hooked(installation))

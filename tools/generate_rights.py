@@ -7,15 +7,17 @@ there plainly, the rest under a condition on the enabled kinds.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from tools.generate_text import yaml_text
 from trainmaster.api.framework import Framework
 from trainmaster.api.settings import Settings
 from trainmaster.engine import gang
 from trainmaster.objects.meta import Json
-from trainmaster.operator.install import Installation, manifests, rules
+from trainmaster.operator.install import HOME, NAME, Installation, manifests, rules
 
-WATCHED = "HELM-WATCHED"
+NAMESPACE, WATCHED = "HELM-NAMESPACE", "HELM-WATCHED"
+PLACE: dict[str, Any] = {"namespace": NAMESPACE, "name_outside": f"{NAME}-{NAMESPACE}"}
 SCHEDULERS = ("volcano", "kube-batch")
 """Those with PodGroups of their own; any other name is one of scheduler-plugins."""
 
@@ -27,6 +29,11 @@ HELPERS = """\
 {{- else -}}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end -}}
+{{- end }}
+
+{{/* The name of what lies beyond the release's namespace, where it would meet what another release has there. */}}
+{{- define "trainmaster.nameOutside" -}}
+{{- if eq .Release.Namespace "HELM-HOME" -}}trainmaster{{- else -}}trainmaster-{{ .Release.Namespace }}{{- end -}}
 {{- end }}
 
 {{/* Whether any of these kinds is enabled: (list . "TFJob" "PyTorchJob"). */}}
@@ -45,7 +52,7 @@ def helpers(frameworks: tuple[Framework, ...]) -> str:
     outside = next(i for i in manifests(Installation(frameworks, watch_namespace=WATCHED)) if _is(i, "outside"))
     return "\n".join(
         (
-            HELPERS,
+            HELPERS.replace("HELM-HOME", HOME),
             _pod_groups(),
             _define("rules", _rules_text(frameworks)),
             _define("outside", _conditional(frameworks, outside["rules"], "outside")),
@@ -53,11 +60,11 @@ def helpers(frameworks: tuple[Framework, ...]) -> str:
     )
 
 
-def rights(frameworks: tuple[Framework, ...], namespace: str) -> str:
+def rights(frameworks: tuple[Framework, ...]) -> str:
     """All roles and bindings. Those of the operator are the cluster's, or the watched namespace's."""
-    plain = [*_roles(Installation(frameworks, namespace=namespace))]
-    confined = [*_roles(Installation(frameworks, namespace=namespace, watch_namespace=WATCHED))]
-    ganged = [*_roles(Installation(frameworks, namespace=namespace, gang_scheduler_name=SCHEDULERS[0]))]
+    plain = [*_roles(Installation(frameworks, **PLACE))]
+    confined = [*_roles(Installation(frameworks, **PLACE, watch_namespace=WATCHED))]
+    ganged = [*_roles(Installation(frameworks, **PLACE, gang_scheduler_name=SCHEDULERS[0]))]
     main = [item for item in plain if _is(item, "")]
     return "".join(
         (
@@ -83,7 +90,8 @@ def _roles(installation: Installation) -> Iterator[Json]:
 
 def _is(item: Json, part: str) -> bool:
     kinds = ("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")
-    return item["kind"] in kinds and item["metadata"]["name"].partition("-")[2] == part
+    name = item["metadata"]["name"].replace(f"-{NAMESPACE}", "")
+    return item["kind"] in kinds and name.partition("-")[2] == part
 
 
 def _documents(items: Iterable[Json], include: str = "") -> Iterator[str]:

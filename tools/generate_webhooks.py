@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 
-from tools.generate_rights import WATCHED
+from tools.generate_rights import PLACE, WATCHED
 from tools.generate_text import yaml_text
 from trainmaster.api.framework import Framework
 from trainmaster.objects.meta import Json, mutable
@@ -17,9 +18,9 @@ EXPRESSION = re.compile(r"^(?P<indent> *)- HELM-EXPRESSION\n", re.MULTILINE)
 VALUES = {FAILURE: "{{ .Values.webhooks.failurePolicy }}", WATCHED: "{{ .Values.watchNamespace }}"}
 
 
-def webhooks(frameworks: tuple[Framework, ...], namespace: str) -> str:
+def webhooks(frameworks: tuple[Framework, ...]) -> str:
     parts = ["{{- if .Values.webhooks.mode }}\n"]
-    for item in _objects(frameworks, namespace):
+    for item in _objects(frameworks):
         text = f"---\n{_registration(frameworks, item)}" if "webhooks" in item else f"---\n{yaml_text(item)}"
         is_defaulting = item["kind"].startswith("Mutating")
         parts.append(_when('eq .Values.webhooks.mode "all"', text) if is_defaulting else text)
@@ -29,12 +30,10 @@ def webhooks(frameworks: tuple[Framework, ...], namespace: str) -> str:
     return text
 
 
-def _objects(frameworks: tuple[Framework, ...], namespace: str) -> list[Json]:
+def _objects(frameworks: tuple[Framework, ...]) -> list[Json]:
     """What is there with webhooks and not without."""
-    plain = Installation(frameworks, namespace=namespace, watch_namespace=WATCHED)
-    hooked = Installation(
-        frameworks, namespace=namespace, watch_namespace=WATCHED, webhooks="all", webhook_failure_policy=FAILURE
-    )
+    plain = Installation(frameworks, **PLACE, watch_namespace=WATCHED)
+    hooked = replace(plain, webhooks="all", webhook_failure_policy=FAILURE)
     known = {(item["kind"], item["metadata"]["name"]) for item in manifests(plain)}
     return [item for item in manifests(hooked) if (item["kind"], item["metadata"]["name"]) not in known]
 

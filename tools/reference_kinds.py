@@ -150,13 +150,13 @@ def example(framework: Framework, path: str) -> Example:
 
 
 def _example(shown: Example) -> str:
-    """A directory with one manifest is run as a whole."""
+    """The manifest, and how its own page says that it is run."""
     directory = (ROOT / "examples" / shown.path).parent
-    is_only = len(list(directory.glob("job*.yaml"))) == 1
     text = (ROOT / "examples" / shown.path).read_text()
+    command = (directory / "README.md").read_text().partition("```sh\n")[2].partition("```")[0]
     return (
         f"[`examples/{shown.path}`](../../examples/{directory.name}):\n\n```yaml\n{text}```\n\n"
-        f"```sh\ntrainmaster run examples/{directory.name if is_only else shown.path}\n```\n"
+        f"In a clone, with an environment that has what it needs:\n\n```sh\n{command}```\n"
     )
 
 

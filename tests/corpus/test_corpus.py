@@ -142,7 +142,7 @@ def test_policy_is_read_from_both_places(body):
     job, _, _ = planned(body)
 
     spec = body["spec"]
-    wanted = spec.get("runPolicy", {}).get("cleanPodPolicy", spec.get("cleanPodPolicy", "None"))
+    wanted = spec.get("runPolicy", {}).get("cleanPodPolicy", spec.get("cleanPodPolicy", "Running"))
     assert job.policy.clean_pod_policy == wanted
 
 

@@ -122,6 +122,12 @@ def trainmaster(*words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
 
 
+def kubectl(*words: object) -> subprocess.CompletedProcess[str]:
+    found = os.environ.get("KUBECTL") or shutil.which("kubectl")
+    assert found, "kubectl is needed: put it on the PATH, or set KUBECTL"
+    return subprocess.run([found, *map(str, words)], capture_output=True, text=True, timeout=PATIENCE, check=True)
+
+
 def run(seed: Seed, *words: object) -> str:
     """What `trainmaster run` says of the seed's own files, after it was checked that the job did what it should."""
     done = trainmaster("run", *files(seed), "--timeout", PATIENCE - 10, *words)
@@ -187,10 +193,13 @@ def test_get_pdj_prints_the_table_of_the_seed(cluster, home):
 
     run(WIDE_AND_DEEP, "--kubeconfig", home / "kubeconfig", "-n", namespace)
 
-    shown = trainmaster("get", "pdj", "--kubeconfig", home / "kubeconfig", "-n", namespace)
-    heading, line = shown.stdout.splitlines()
-    assert heading.split() == ["NAME", "STATUS", "MODE", "PS", "WORKER", "AGE"]
-    assert re.fullmatch(r"wide-ande-deep +Completed +PS +2/2 +0/2 +\d+s *", line)
+    for shown in (
+        trainmaster("get", "pdj", "--kubeconfig", home / "kubeconfig", "-n", namespace),
+        kubectl("get", "pdj", "--kubeconfig", home / "kubeconfig", "-n", namespace),
+    ):
+        heading, line = shown.stdout.splitlines()
+        assert heading.split() == ["NAME", "STATUS", "MODE", "PS", "WORKER", "AGE"]
+        assert re.fullmatch(r"wide-ande-deep +Completed +PS +2/2 +0/2 +\d+s *", line)
 
 
 def test_a_pod_group_that_the_user_made_holds_the_job_together_and_stays(cluster, home):

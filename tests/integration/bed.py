@@ -150,7 +150,7 @@ class Bed:
         return self.do(_warning(self._changes(EVENTS), name, holds))
 
     def _changes(self, resource: Resource) -> Changes:
-        return _changes(self.client, resource, self.patience)
+        return changes(self.client, resource, self.patience)
 
 
 def holding(job: Json) -> set[str]:
@@ -179,12 +179,22 @@ async def _says(client: Client, pod: str, text: str) -> None:
     raise AssertionError(f"{pod} ended without saying {text!r}:\n" + "\n".join(said[-40:]))
 
 
-async def _changes(client: Client, resource: Resource, patience: float) -> Changes:
-    page = await client.list(resource, "default")
+async def changes(
+    client: Client, resource: Resource, patience: float, namespace: str = "default", fields: str = "", labels: str = ""
+) -> Changes:
+    """What there is, then LISTED, then what happens to it, for so many seconds; all of it, or what is selected."""
+    page = await client.list(resource, namespace, field_selector=fields, label_selector=labels)
     for item in page.items:
         yield "ADDED", item
     yield "LISTED", {}
-    watch = client.watch(resource, "default", resource_version=page.resource_version, timeout_seconds=int(patience))
+    watch = client.watch(
+        resource,
+        namespace,
+        resource_version=page.resource_version,
+        timeout_seconds=int(patience),
+        field_selector=fields,
+        label_selector=labels,
+    )
     async with aclosing(watch) as events:
         async for event in events:
             if event.object is not None:

@@ -79,7 +79,7 @@ def test_a_job_that_fails_is_told_from_cause_to_remedy(machine: Machine):
     assert "worker-0: container pytorch of pod bad-worker-0" in told
     assert "exit code 3 (Error)" in told
     assert "    about to break" in told
-    assert "What to do: Read the whole log of the rank that failed first" in told
+    assert "What to do: Read all that worker-0 has printed, for it failed first" in told
     assert re.search(r"^PyTorchJob +bad +Failed +\d+s$", listed, re.MULTILINE)
 
     gone = machine.run("delete", "bad", "--now")

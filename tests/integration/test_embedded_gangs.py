@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from tests.integration.bed import CONFIG, Bed, Json, a_job, bed, holding, processes
+from tests.integration.bed import CONFIG, IMAGE, MARK, Bed, Json, a_job, bed, holding, processes
 
 from trainmaster.cli.embedded import EmbeddedOptions
 from trainmaster.objects import quantity
@@ -14,6 +16,7 @@ from trainmaster.objects.resource import Resource
 
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 GROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
+PLUGINS = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
 
 
 @pytest.fixture(scope="module")
@@ -109,3 +112,42 @@ def test_a_gang_that_waits_can_be_replaced_by_one_that_fits(gang_cluster):
     gang_cluster.submit(a_job("JAXJob", "shrunk", "exchange.py", container=place, replicas={"Worker": 2}))
 
     assert gang_cluster.finished("JAXJob", "shrunk") == "Succeeded"
+
+
+def waiting(replicas: int) -> Json:
+    container = {
+        "name": "mindspore",
+        "image": IMAGE,
+        "command": ["python", "-c", "import signal; print('here', flush=True); signal.pause()"],
+        "env": [{"name": "MARK", "value": MARK}],
+    }
+    return {"replicas": replicas, "template": {"spec": {"containers": [container]}}}
+
+
+OLD = {
+    "MSJob": ("mindspore.gitee.com/v1", {"msReplicaSpecs": {"Scheduler": waiting(1), "Worker": waiting(2)}}),
+    "PaddleJob": (
+        "batch.paddlepaddle.org/v1",
+        {"ps": waiting(1), "worker": waiting(2), "cleanPodPolicy": "Always"},
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", OLD)
+def test_the_group_of_a_job_is_made_for_all_its_replicas_and_goes_when_it_has_ended(gang_cluster, kind, request):
+    version, spec = OLD[kind]
+    name, resource = kind.lower(), gang_cluster.resource(version, kind)
+    groups = GROUPS if request.node.callspec.params["gang_cluster"] == "volcano" else PLUGINS
+    metadata = {"name": name, "namespace": "default"}
+
+    gang_cluster.submit({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec})
+    gang_cluster.until(resource, name, lambda job: job is not None and "Running" in holding(job))
+    group = gang_cluster.do(gang_cluster.client.get(groups, name, "default"))
+    gang_cluster.says(f"{name}-worker-1", "here")
+    [victim] = processes(pod=f"{name}-worker-1")
+    os.kill(victim.pid, signal.SIGKILL)
+
+    gang_cluster.until(resource, name, lambda job: job is not None and "Failed" in holding(job))
+    gang_cluster.until(groups, name, lambda held: held is None)
+    assert group["spec"]["minMember"] == 3
+    assert [owner["kind"] for owner in group["metadata"]["ownerReferences"]] == [kind]

@@ -38,6 +38,43 @@ else:
 print("met at", own[0], flush=True)
 """
 
+MEET_ALL = """
+import os, signal, socket, threading
+KEYS = {
+    "PSERVER": "PADDLE_PSERVERS_IP_PORT_LIST",
+    "TRAINER": "PADDLE_TRAINER_ENDPOINTS",
+    "HETER": "PADDLE_HETER_ENDPOINTS",
+}
+role, number = os.environ["PADDLE_TRAINING_ROLE"], int(os.environ["PADDLE_TRAINER_ID"])
+everybody = [(of, place) for of, key in KEYS.items() for place in os.environ[key].split(",")]
+own = os.environ[KEYS[role]].split(",")[number]
+others = [(of, place.rpartition(":")) for of, place in everybody if place != own]
+assert own == os.environ["POD_IP"] + ":" + os.environ["PADDLE_PORT"]
+door = socket.create_server(("", int(os.environ["PADDLE_PORT"])))
+
+
+def answer():
+    for _ in others:
+        door.accept()[0].sendall(role.encode())
+
+
+def ask(place):
+    while True:
+        try:
+            with socket.create_connection((place[0], int(place[2])), 5) as peer:
+                return peer.recv(20).decode()
+        except ConnectionRefusedError:
+            pass
+
+
+answering = threading.Thread(target=answer)
+answering.start()
+assert [ask(place) for _, place in others] == [of for of, _ in others]
+answering.join()
+print(role, number, "met", *sorted(of for of, _ in others), flush=True)
+role != "PSERVER" or signal.pause()
+"""
+
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory) -> Path:
@@ -109,6 +146,43 @@ def test_workers_find_each_other_by_what_the_gate_tells_them(cluster, intranet):
     assert len(logs) == 1
     assert logs.pop().startswith("met at ")
     assert (job["status"]["mode"], job["status"]["worker"]["ready"]) == ("Collective", "0/3")
+
+
+@pytest.mark.parametrize("intranet", ["PodIP", "Service"])
+def test_servers_workers_and_heters_meet_and_the_job_ends_with_its_workers_and_heters(cluster, intranet):
+    name = f"heter-{intranet.lower()}"
+    roles = {role: a_role(count, MEET_ALL) for role, count in (("ps", 1), ("worker", 2), ("heter", 2))}
+
+    cluster.submit(a_paddle(name, intranet=intranet, cleanPodPolicy="Never", **roles))
+
+    job = reaching(cluster, name, "Completed")
+    logs = [cluster.log(f"{name}-{role}") for role in ("ps-0", "worker-0", "worker-1", "heter-0", "heter-1")]
+    assert [log.strip() for log in logs] == [
+        "PSERVER 0 met HETER HETER TRAINER TRAINER",
+        "TRAINER 0 met HETER HETER PSERVER TRAINER",
+        "TRAINER 1 met HETER HETER PSERVER TRAINER",
+        "HETER 0 met HETER PSERVER TRAINER TRAINER",
+        "HETER 1 met HETER PSERVER TRAINER TRAINER",
+    ]
+    status = job["status"]
+    assert (status["mode"], status["ps"]["ready"], status["worker"]["ready"]) == ("PS", "1/1", "0/2")
+    assert status["heter"]["ready"] == "0/2"
+    cluster.do(cluster.client.delete(cluster.resource(VERSION, "PaddleJob"), name, "default"))
+
+
+@pytest.mark.parametrize("policy", ["OnFailure", "OnCompletion"])
+def test_pods_of_a_job_that_has_failed_go_or_stay_by_policy(cluster, policy):
+    name = f"clean-{policy.lower()}"
+    worker = a_role(1, "raise SystemExit(3)", restartPolicy="Never")
+
+    cluster.submit(a_paddle(name, cleanPodPolicy=policy, ps=a_role(1, SERVE), worker=worker))
+
+    reaching(cluster, name, "Failed")
+    if policy == "OnFailure":
+        cluster.pod_gone(f"{name}-ps-0")
+        cluster.pod_gone(f"{name}-worker-0")
+    assert set(cluster.pods(name)) == (set() if policy == "OnFailure" else {f"{name}-ps-0", f"{name}-worker-0"})
+    cluster.do(cluster.client.delete(cluster.resource(VERSION, "PaddleJob"), name, "default"))
 
 
 @pytest.mark.parametrize("role", ["ps", "worker"])

@@ -250,6 +250,37 @@ def test_a_killed_worker_of_an_elastic_job_starts_again_whatever_its_template_sa
     remove(cluster, PADDLE, "undying")
 
 
+def test_a_lone_worker_trains_without_scheduler_service_and_variables(cluster, tmp_path):
+    alone = "import os; print([name for name in os.environ if name.startswith('MS_')], flush=True)"
+    worker = template("alone", "", tmp_path, {})
+    worker["spec"]["containers"][0]["command"] = ["python", "-c", alone]
+    roles = {"Worker": {"replicas": 1, "template": worker}}
+
+    cluster.submit(a_job(MINDSPORE, "alone", {"msReplicaSpecs": roles, "runPolicy": {"cleanPodPolicy": "None"}}))
+
+    assert holding(ended(cluster, MINDSPORE, "alone")) == {"Created", "Succeeded"}
+    assert cluster.log("alone-worker-0") == "[]\n"
+    services = cluster.do(cluster.client.list(SERVICES, "default")).items
+    assert [service for service in services if service["metadata"]["name"].startswith("alone")] == []
+
+
+def test_the_schedulers_service_comes_back_where_its_workers_look_for_it(cluster, tmp_path):
+    cluster.submit(a_mindspore("moved", tmp_path))
+    joined(cluster, "moved")
+    before = cluster.do(cluster.client.get(SERVICES, "moved-scheduler-0", "default"))
+
+    cluster.do(cluster.client.delete(SERVICES, "moved-scheduler-0", "default"))
+    after = cluster.until(
+        SERVICES,
+        "moved-scheduler-0",
+        lambda found: found is not None and found["metadata"]["uid"] != before["metadata"]["uid"],
+    )
+
+    assert after is not None
+    assert after["spec"]["clusterIP"] == before["spec"]["clusterIP"]
+    remove(cluster, MINDSPORE, "moved")
+
+
 @pytest.mark.parametrize("code", ["0", "3"])
 def test_how_the_scheduler_ends_after_its_workers_does_not_matter(cluster, tmp_path, code):
     name = f"late-{code}"
@@ -312,7 +343,7 @@ def is_again(pod: Json) -> bool:
     return has_changed and "running" in container.get("state", {})
 
 
-@pytest.mark.parametrize("role", ["scheduler", "worker"])
+@pytest.mark.parametrize("role", ["scheduler", "ps", "worker"])
 def test_a_node_deleted_by_hand_comes_back_to_a_job_that_runs(cluster, tmp_path, role):
     name = f"deleted-{role}"
     cluster.submit(a_mindspore(name, tmp_path, "Never"))
@@ -328,7 +359,7 @@ def test_a_node_deleted_by_hand_comes_back_to_a_job_that_runs(cluster, tmp_path,
     remove(cluster, MINDSPORE, name)
 
 
-@pytest.mark.parametrize("role", ["scheduler", "worker"])
+@pytest.mark.parametrize("role", ["scheduler", "ps", "worker"])
 def test_a_node_deleted_by_hand_never_comes_back_to_a_job_that_has_ended(cluster, tmp_path, role):
     name = f"finished-{role}"
     cluster.submit(a_mindspore(name, tmp_path, clean="None"))

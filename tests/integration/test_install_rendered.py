@@ -135,6 +135,16 @@ def test_the_chart_gives_what_manifests_prints(helm, settings, given):
     assert kept == {key for key in built if key[0] == "CustomResourceDefinition"}
 
 
+def test_two_releases_of_the_chart_have_nothing_of_one_name(helm):
+    settings = ["webhooks.mode=all", "gangScheduler=volcano", "watchNamespace=team"]
+
+    first, second = (rendered(helm, place, *settings)[0] for place in ("trainmaster-system", "paddle-system"))
+
+    shared = {key for key in first.keys() & second.keys() if "namespace" not in first[key]["metadata"]}
+    assert {kind for kind, _ in shared} == {"CustomResourceDefinition"}
+    assert ("Role", "trainmaster-paddle-system") in second
+
+
 @pytest.mark.parametrize("kind", sorted({framework.kind for framework in frameworks.BUILT_IN}))
 def test_the_charts_rights_and_kinds_shrink_with_the_schemes(helm, kind):
     few = Installation(frameworks.enabled((kind,)), schemes=(kind,))
@@ -146,9 +156,10 @@ def test_the_charts_rights_and_kinds_shrink_with_the_schemes(helm, kind):
 
 
 def test_the_chart_goes_where_the_release_goes(helm):
-    built, _ = rendered(helm, "elsewhere")
+    built, _ = rendered(helm, "elsewhere", "webhooks.mode=validating")
 
-    assert built == expected(replace(PLAIN, namespace="elsewhere"), with_namespace=False)
+    there = replace(PLAIN, namespace="elsewhere", name_outside="trainmaster-elsewhere", webhooks="validating")
+    assert built == expected(there, with_namespace=False)
 
 
 def test_what_users_add_lands_in_the_pod(helm):

@@ -236,3 +236,17 @@ def test_a_job_that_another_operator_runs_is_not_told_anything():
     clock.run(main())
 
     assert "NamespaceNotWatched" not in [event["reason"] for event in api.objects(EVENTS)]
+
+
+def test_a_job_that_names_another_manager_is_not_told_anything():
+    api = an_api()
+    job = mpi("v2beta1").meta(namespace="elsewhere").policy(managedBy="kueue.x-k8s.io/multikueue").manifest
+
+    async def main():
+        async with operating(api, namespace="team"):
+            submit(api, job)
+            await passing(200)
+
+    clock.run(main())
+
+    assert api.objects(EVENTS) == []

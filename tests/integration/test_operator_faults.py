@@ -29,7 +29,7 @@ FAULTS = {
     "timeout before": Fault(),
     "timeout after": Fault(after_effect=True),
 }
-LONGEST_LIFE = 16
+LONGEST_LIFE = 22
 """No life below makes more writes than this, events aside."""
 
 

@@ -115,6 +115,49 @@ def test_events_name_the_kind_and_the_name_of_what_was_made():
     assert ("SuccessfulCreateService", "Created service: job-worker-0") in told
 
 
+def config_map_of(uid: str = "") -> dict[str, object]:
+    owners = [{"apiVersion": "v1", "kind": "Pod", "name": "theirs", "uid": uid, "controller": True}] if uid else []
+    return {"metadata": {"name": "job", "namespace": "default", "ownerReferences": owners}, "data": {"A": "b"}}
+
+
+@pytest.mark.parametrize("uid", ["", "of-another"], ids=["a user's", "another object's"])
+def test_no_pod_is_made_while_the_name_of_its_configmap_is_anothers(uid):
+    api, job = an_api(), a_paddle(worker=2).manifest
+    pods = []
+
+    async def main():
+        api.put(CONFIG_MAPS, config_map_of(uid))
+        async with operating(api):
+            submit(api, job)
+            await quiet(api)
+            pods.append(names(api))
+            api.remove(CONFIG_MAPS, "default", "job")
+            await passing(1000)
+            pods.append(names(api))
+
+    clock.run(main())
+
+    assert pods == [[], ["job-worker-0", "job-worker-1"]]
+    [event] = [event for event in api.objects(EVENTS) if event["reason"] == "FailedCreateConfigMap"]
+    assert 'configmaps "job" already exists' in event["message"]
+    assert "rename the job, or remove that object" in event["message"]
+    assert job_of(api, job)["status"]["phase"] == "Pending"
+
+
+def test_an_elastic_job_needs_no_configmap_and_starts_beside_anothers():
+    api, job = an_api(), a_paddle(worker=2, elastic=1).manifest
+
+    async def main():
+        api.put(CONFIG_MAPS, config_map_of())
+        async with operating(api):
+            submit(api, job)
+            await quiet(api)
+
+    clock.run(main())
+
+    assert names(api) == ["job-worker-0", "job-worker-1"]
+
+
 def test_a_pod_deleted_by_hand_comes_back_through_a_gate_that_knows_its_new_address():
     api, job = an_api(), a_paddle(ps=1, worker=2).manifest
     gates = []

@@ -1,5 +1,6 @@
 """A framework in a package of its own, installed through the entry point: nothing else has to be edited."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -72,6 +73,16 @@ def test_it_is_planned(installed, tmp_path, capsys):
         "loop-rank-2:7000",
         "loop-rank-0:7000",
     ]
+
+
+def test_the_job_that_the_guide_shows_is_planned(installed, tmp_path, capsys):
+    guide = (Path(__file__).parents[2] / "docs" / "guide" / "framework-author.md").read_text()
+    (tmp_path / "ring.yaml").write_text(re.findall(r"```yaml\n(apiVersion: ring.+?)```", guide, re.DOTALL)[0])
+
+    code = plan_verb.run([str(tmp_path / "ring.yaml")], "yaml", "default", Settings())
+
+    assert code == 0
+    assert capsys.readouterr().out.count("RING_RIGHT") == 3
 
 
 def test_it_is_validated(installed, tmp_path, capsys):

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from trainmaster.api.job import Job, Member
+from trainmaster.api.messages import QUALIFIED as QUALIFIED
+from trainmaster.api.messages import Messages as Messages
 from trainmaster.api.problem import Advice, Problem
 from trainmaster.api.status import JobStatus
 from trainmaster.objects.meta import Json
@@ -54,40 +56,6 @@ class Count:
     """Succeeded, and the training container is known to have exited with 0."""
 
     ready: frozenset[int] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Messages:
-    """Texts of conditions; users' scripts read them, so each kind keeps its own."""
-
-    created: str = "{kind} {name} is created."
-    running: str = "{kind} {name} is running."
-    suspended: str = "{kind} {name} is suspended."
-    stopped: str = "{kind} {name} is suspended."
-    """Why a suspended job does not run."""
-
-    resumed: str = "{kind} {name} is resumed."
-    never_ran: str = ""
-    """Said of a job that ended before it was seen running; empty says nothing."""
-
-    succeeded: str = "{kind} {name} is successfully completed."
-    failed: str = "{kind} {name} is failed because {count} {role} replica(s) failed."
-    restarting: str = "{kind} {name} is restarting because {count} {role} replica(s) failed."
-    replacing: str = "job {name} is restarting because {role} replica(s) failed."
-    """While it is we who replace the pods."""
-
-    failing: str = 'job "{name}" is failing because "{role}" replica(s) failed.'
-    """Of an exit code that rules out another try."""
-
-    def text(self, which: str, job: Job, **more: object) -> str:
-        template: str = getattr(self, which)
-        return template.format(kind=job.kind, namespace=job.namespace, name=job.name, **more)
-
-
-QUALIFIED = Messages(
-    running="{kind} {namespace}/{name} is running.",
-    succeeded="{kind} {namespace}/{name} successfully completed.",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +115,7 @@ class Framework:
     """Also served, with the same schema and no conversion."""
 
     deprecated: ClassVar[Mapping[str, str]] = {}
-    """Versions that kubectl warns of, with its words."""
+    """Versions that can be read and deleted, but not written any more, with what kubectl warns of."""
 
     retired: ClassVar[str] = ""
     """Why jobs of this dialect are not run any more, and what to write instead."""
@@ -180,7 +148,9 @@ class Framework:
 
     restart_policy: ClassVar[str] = "Never"
     restart_policies: ClassVar[tuple[str, ...]] = ("Always", "OnFailure", "Never", "ExitCode")
-    clean_pod_policy: ClassVar[str] = "None"
+    clean_pod_policy: ClassVar[str] = "Running"
+    """Where the job names none: what would hold its devices for ever goes, logs of what has ended stay."""
+
     clean_pod_policy_2021: ClassVar[str] = "None"
     clean_pod_policies: ClassVar[tuple[str, ...]] = ("None", "Running", "All")
     """What users may write; nothing here means anything goes, and `cleaning` makes sense of it."""
@@ -195,11 +165,24 @@ class Framework:
     replaces_deleted: ClassVar[bool] = False
     """Whether a pod that somebody deletes is made again whatever its restart policy, and its end says nothing."""
 
+    tallies_attempts: ClassVar[bool] = False
+    """Whether attempts that failed and were replaced stay in the count of failed replicas, as a Job counts its pods."""
+
     restarts_by_template: ClassVar[bool] = False
     """Whether the restart policy stands in the pod template, as in a plain pod, and not beside it."""
 
     starts_when_running: ClassVar[bool] = False
     """Whether `startTime` is when the job was first seen running, and not when its first pod was made."""
+
+    deadline_while_waiting: ClassVar[bool] = False
+    """Whether `activeDeadlineSeconds` counts from when the job was first seen, what it waits for included; otherwise
+    it counts from `startTime`, which a job that waits for its gang does not have yet."""
+
+    rejected: ClassVar[str] = "FailedValidation"
+    """What a job that cannot be read is told to have done: the end of the reason, after the kind."""
+
+    limit_reason: ClassVar[str] = ""
+    """Of a job that a deadline or `backoffLimit` has ended, where it differs from that of every failure."""
 
     always_ran: ClassVar[bool] = False
     """Whether a job that ended before it was seen running still gets a Running condition."""
@@ -209,9 +192,6 @@ class Framework:
 
     outlives_ttl: ClassVar[bool] = False
     """Whether `ttlSecondsAfterFinished` takes away the Jobs of delegated roles, and not the job itself."""
-
-    forgotten_roles: ClassVar[tuple[str, ...]] = ()
-    """Roles whose tally is cleared when the job has ended."""
 
     prepares_suspended: ClassVar[bool] = False
     """Whether lasting companions are made for a job that is suspended."""
@@ -251,6 +231,10 @@ class Framework:
         """Who runs this very object, where old API versions of a kind are jobs of another sort."""
         return self
 
+    def inherited(self, status: JobStatus) -> JobStatus:
+        """A stored status, with conditions for an end that an older operator has written down otherwise."""
+        return status
+
     def env(self, member: Member) -> Env:
         """The rendezvous contract of one replica."""
         raise NotImplementedError
@@ -260,6 +244,10 @@ class Framework:
         return pod
 
     def companions(self, job: Job) -> Iterable[Companion]:
+        return ()
+
+    def claims(self, job: Job) -> Iterable[tuple[Resource, str]]:
+        """Kinds and names of objects by which pods start: while one is somebody else's, no pod is made."""
         return ()
 
     def service(self, body: Json, member: Member) -> Json | None:
@@ -302,13 +290,17 @@ class Framework:
         """Whether the job goes on without a failed replica of this role."""
         return False
 
+    def grace(self, job: Job, role: str, counts: Mapping[str, Count]) -> float:
+        """Seconds for which a failure of this role is not believed, because news of the job's success may be late."""
+        return 0.0
+
     def counts_restarts(self, role: str) -> bool:
         """Whether restarts of this role use up `backoffLimit`."""
         return True
 
     def replaces_failed(self, job: Job) -> bool:
         """Whether pods that fail as a whole under OnFailure or Always are replaced in this very job."""
-        return self.replaces_evicted
+        return self.replaces_evicted and not job.settings.compat_2021
 
     def may_start(self, role: str, job: Job, counts: Mapping[str, Count]) -> bool:
         """Whether pods of this role may be created yet."""
@@ -325,6 +317,14 @@ class Framework:
     def cleaning(self, job: Job, *, succeeded: bool) -> str:
         """Which pods go at the end: None, Running or All."""
         return job.policy.clean_pod_policy
+
+    def cleaning_at_limit(self, job: Job) -> str:
+        """The same where a deadline or `backoffLimit` ends the job: such a job is to let go of what it holds."""
+        return job.policy.clean_pod_policy if job.settings.compat_2021 else "All"
+
+    def forgets(self, job: Job, role: str) -> bool:
+        """Whether the tally of this role is cleared when the job has ended."""
+        return False
 
     def report(self, job: Job, status: JobStatus, counts: Mapping[str, Count]) -> Json:
         """Status fields that only this kind has, from the others and from what is seen."""

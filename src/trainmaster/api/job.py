@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from trainmaster.api.settings import DEFAULT, Settings
 from trainmaster.api.status import JobStatus
 from trainmaster.objects.meta import Json, Meta, Object, Service
 from trainmaster.objects.pod import Pod
 from trainmaster.objects.resource import Resource
+
+QUEUE_NAME = "scheduling.volcano.sh/queue-name"
+"""Annotation of a job: the queue, where its policy names none."""
+
+DEFAULT_QUEUE = "default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +132,11 @@ class Job:
         """All replicas of all roles."""
         return sum(replica.replicas for replica in self.replicas.values())
 
+    @property
+    def queue(self) -> str:
+        """Where it waits for its gang to be admitted."""
+        return self.policy.scheduling.queue or self.meta.annotations.get(QUEUE_NAME) or DEFAULT_QUEUE
+
     def has(self, role: str) -> bool:
         return role in self.replicas
 
@@ -168,3 +178,13 @@ class Member:
     @property
     def replica(self) -> Replica:
         return self.job.replicas[self.role]
+
+
+def ungrouped(job: Job) -> Job:
+    """A job that names another scheduler than the operator's is left to that one as a whole: a gang of which a part is
+    placed by somebody else is never complete."""
+    gang = job.settings.gang_scheduler.lower()
+    named = {
+        str(replica.template.get("spec", {}).get("schedulerName", "")).lower() for replica in job.replicas.values()
+    }
+    return job if named <= {"", gang} else replace(job, settings=replace(job.settings, gang_scheduler=""))

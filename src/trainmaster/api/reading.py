@@ -7,7 +7,7 @@ and rules, take each policy field from `spec.runPolicy` or else from `spec` itse
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from trainmaster.api.job import Job, Replica, RunPolicy, SchedulingPolicy
 from trainmaster.api.problem import Advice, Problem, forbidden, invalid
 from trainmaster.api.settings import DEFAULT, Settings
 from trainmaster.api.status import status_of
-from trainmaster.objects import template
+from trainmaster.objects import podfields, template
 from trainmaster.objects.meta import Json, meta_of
 from trainmaster.objects.resource import Resource
 
@@ -69,7 +69,7 @@ def _read(framework: Framework, raw: Json, settings: Settings, resource: Resourc
             replicas=replicas,
             ports={role: _port(framework, replica) for role, replica in replicas.items()},
             policy=_policy(framework, spec, settings),
-            status=status_of(normalised(raw.get("status"))),
+            status=framework.inherited(status_of(normalised(raw.get("status")))),
             settings=settings,
             unnumbered=frozenset(role.name for role in framework.roles if not role.numbered),
         )
@@ -79,9 +79,9 @@ def _read(framework: Framework, raw: Json, settings: Settings, resource: Resourc
     return Reading(framework, None if problems else job, _distinct(problems), advice)
 
 
-def bare(resource: Resource, raw: Json, settings: Settings = DEFAULT) -> Job:
+def bare(framework: Framework, resource: Resource, raw: Json, settings: Settings = DEFAULT) -> Job:
     """As much of a job as can be had from an object that did not pass: who it is, and its status."""
-    status = status_of(normalised(raw.get("status")))
+    status = framework.inherited(status_of(normalised(raw.get("status"))))
     return Job(resource, meta_of(normalised(raw.get("metadata"))), {}, {}, {}, status=status, settings=settings)
 
 
@@ -191,15 +191,24 @@ def _unknown_fields(framework: Framework, spec: Json) -> Iterator[Advice]:
     for key in ("runPolicy", schema.INLINED_POLICY):
         yield from _unknown(_mapping(spec.get(key)), policy, f"spec.{key}")
     for key, replica in declared.items():
-        yield from _unknown(_mapping(replica), {*REPLICA_FIELDS, *framework.replica_fields}, framework.path(key))
+        fields = _mapping(replica)
+        yield from _unknown(fields, {*REPLICA_FIELDS, *framework.replica_fields}, framework.path(key))
+        for path, name, known in podfields.unknown(fields.get("template"), f"{framework.path(key)}.template"):
+            # The API server decides: of a field that is newer than our list it may know more.
+            yield Advice("UnknownField", f"{path}.{name} is not a known field of pods{_meant(name, known)}")
 
 
 def _unknown(fields: Json, known: set[str], path: str) -> Iterator[Advice]:
     for name in fields:
         if name not in known:
-            meant = difflib.get_close_matches(str(name), sorted(known), n=1, cutoff=0.8)
-            hint = f"; did you mean {meant[0]}?" if meant else ""
-            yield Advice("UnknownField", f"{path}.{name} is not a known field and is ignored{hint}")
+            message = f"{path}.{name} is not a known field and is ignored{_meant(str(name), known)}"
+            yield Advice("UnknownField", message)
+
+
+def _meant(name: str, known: Set[str]) -> str:
+    by_lower = {one.lower(): one for one in sorted(known)}
+    close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.8)
+    return f"; did you mean {by_lower[close[0]]}?" if close else ""
 
 
 def _ignored_policies(framework: Framework, job: Job) -> Iterator[Advice]:

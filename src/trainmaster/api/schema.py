@@ -219,8 +219,17 @@ def _policy_of(schema: dict[str, Any]) -> dict[str, Any]:
     return properties
 
 
+def _unwritable(framework: Framework, schema: Json) -> Json:
+    """Of a version that can be read and deleted only: the server itself says which ones can be written."""
+    living = (framework.version, *(name for name in framework.older_versions if name not in framework.deprecated))
+    refusing = {**STRING, "enum": [f"{framework.group}/{name}" for name in living]}
+    spec = {key: value for key, value in schema["properties"]["spec"].items() if key != "required"}
+    return {**schema, "properties": {**schema["properties"], "apiVersion": refusing, "spec": spec}}
+
+
 def _version(framework: Framework, name: str, is_storage: bool, schema: Json) -> Json:
     warning = framework.deprecated.get(name)
+    schema = _unwritable(framework, schema) if warning else schema
     return {
         "name": name,
         "served": True,

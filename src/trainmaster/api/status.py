@@ -65,15 +65,36 @@ _COMMON = frozenset(field.encode_name for field in msgspec.structs.fields(JobSta
 
 
 def status_of(raw: object) -> JobStatus:
-    """A stored status; one that cannot be read counts as none, and is written anew."""
+    """A stored status; fields that cannot be read count as unset, and are written anew."""
     if not isinstance(raw, Mapping):
         return JobStatus()
     held = {key: value for key, value in raw.items() if value is not None}
     own = {key: held.pop(key) for key in [*held] if key not in _COMMON}
     try:
-        return msgspec.structs.replace(msgspec.convert(held, JobStatus), report=own)
+        read = msgspec.convert(held, JobStatus)
     except msgspec.ValidationError:
-        return JobStatus()
+        # One bad count must not hide that the job has ended.
+        read = msgspec.convert({key: value for key, value in held.items() if _is_readable(key, value)}, JobStatus)
+    return msgspec.structs.replace(read, report=own)
+
+
+def _is_readable(field: str, value: object) -> bool:
+    try:
+        msgspec.convert({field: value}, JobStatus)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def inherited(status: JobStatus, kind: str, *, succeeded: bool) -> JobStatus:
+    """A status whose end another operator has told in words of its own, with the condition that says so in ours."""
+    if status.is_finished:
+        return status
+    stamp = status.completion_time or status.start_time
+    name: ConditionType = "Succeeded" if succeeded else "Failed"
+    message = f"{kind} had {name.lower()} under another operator."
+    ended = Condition(name, "True", f"{kind}{name}", message, stamp, stamp)
+    return msgspec.structs.replace(status, conditions=(*status.conditions, ended))
 
 
 def render(status: JobStatus) -> dict[str, Any]:

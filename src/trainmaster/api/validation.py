@@ -28,7 +28,7 @@ def type_problems(framework: Framework, spec: object) -> Iterator[Problem]:
         facts = error.kind.as_dict()
         match error.kind.name:
             case "required":
-                yield required(f"{path}.{facts['property']}", "must be required")
+                yield required(f"{path}.{facts['property']}", "is missing")
             case "enum":
                 yield unsupported(path, error.instance, facts["options"])
             case "type":
@@ -96,7 +96,7 @@ def rule_problems(framework: Framework, name: str, spec: Json, roles: Mapping[st
     yield from _policy_problems(framework, spec)
     if not isinstance(replicas, Mapping):
         if replicas is None:
-            yield required(field, "must be required")
+            yield required(field, "is missing")
         return
     if not replicas:
         yield required(field, "must have at least one of " + ", ".join(role.name for role in framework.roles))
@@ -189,7 +189,7 @@ def _template_problems(framework: Framework, path: str, pod: Json) -> Iterator[P
 def _container_problems(path: str, container: Json) -> Iterator[Problem]:
     for field in ("name", "image"):
         if container.get(field) in (None, ""):
-            yield required(f"{path}.{field}", "must be required")
+            yield required(f"{path}.{field}", "is missing")
     resources = container.get("resources")
     for part in ("limits", "requests"):
         amounts = resources.get(part) if isinstance(resources, Mapping) else None

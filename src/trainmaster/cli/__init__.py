@@ -8,10 +8,23 @@ from __future__ import annotations
 
 import sys
 
+INTERRUPTED = 130
 GO_BOOLEANS = ("leader-elect", "enable-gang-scheduling")
 
 
 def main() -> None:
+    try:
+        _main()
+    except KeyboardInterrupt:
+        _tell()
+        raise SystemExit(INTERRUPTED) from None
+    except SystemExit as end:
+        if _is_interruption(end):
+            _tell()
+        raise
+
+
+def _main() -> None:
     from trainmaster.cli.app import app
     from trainmaster.operator.options import go_flags
 
@@ -19,3 +32,14 @@ def main() -> None:
     if arguments[:1] == ["operator"]:  # Deployments of the old operators spell flags as Go programs do
         arguments = list(go_flags(arguments, GO_BOOLEANS))
     app(arguments, prog_name="trainmaster")
+
+
+def _is_interruption(end: BaseException | None) -> bool:
+    """Verbs tell of their own; Typer turns what comes before or between them into an exit code, silently."""
+    while end is not None and not isinstance(end, KeyboardInterrupt):
+        end = end.__cause__ or end.__context__
+    return end is not None
+
+
+def _tell() -> None:
+    print("interrupted: nothing was started", file=sys.stderr)

@@ -10,13 +10,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainmaster.api.status import JobStatus
+from trainmaster.cli import hints
 from trainmaster.cli.ranks import Ending, Obstacle, RankView, first_to_fail
 
 _PULLING = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
 _NOT_STARTING = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "FailedMount")
 _SIGNALS = {
     139: "it was ended by a segmentation fault (SIGSEGV), so look at native libraries and at shared memory (/dev/shm)",
-    134: "it aborted (SIGABRT); the last lines of its log say which check failed",
+    134: (
+        "it aborted (SIGABRT); the last lines of its log say which check failed. Some communication libraries (gloo) "
+        "abort at exit when a peer has gone before them: then training was done, so look whether its result is there"
+    ),
     143: "it was asked to end (SIGTERM): by an eviction, a deletion, or the node going away",
 }
 
@@ -26,12 +30,14 @@ class Case:
     """All that is known about a job."""
 
     target: str
-    """`pytorchjob/ddp -n team`, as it is written in commands."""
+    """`pytorchjob/ddp -n team`, as it is written in commands; empty where there is nobody to send them to."""
     kind: str
     status: JobStatus
     ranks: Sequence[RankView]
     events: Sequence[dict[str, Any]] = ()
     is_suspended: bool = False
+    tail: Sequence[str] = ()
+    """The end of the log of the rank that failed first."""
 
 
 def advise(case: Case) -> str:
@@ -43,7 +49,10 @@ def advise(case: Case) -> str:
 
 def _validation(case: Case) -> str:
     failed = case.status.condition("Failed")
-    if failed is None or failed.status != "True" or not failed.reason.endswith("FailedValidation"):
+    if failed is None or failed.status != "True":
+        return ""
+    # MSJob has one reason for every failure, so its words must tell.
+    if not failed.reason.endswith("FailedValidation") and " failed validation because " not in failed.message:
         return ""
     return (
         f"Correct the fields named above in the manifest, then: trainmaster delete {case.target}, and apply it again; "
@@ -79,10 +88,7 @@ def _about(case: Case, rank: RankView, obstacle: Obstacle) -> str:
             f"or check its nodeSelector, affinity and tolerations; the message above has the numbers."
         )
     if obstacle.reason == "CrashLoopBackOff" and not _ran_out_of_memory(rank.ending):
-        return (
-            f"The container ends as often as it is started: read why with "
-            f"trainmaster logs {case.target} --rank {rank.title} --previous."
-        )
+        return f"The container ends as often as it is started: read why in {_log(case, rank, previous=True)}."
     if obstacle.reason in _NOT_STARTING:
         return f"Mend what the message names (a ConfigMap, Secret, volume or command), so that {rank.name} can start."
     return ""
@@ -116,7 +122,7 @@ def _exit_code(case: Case) -> str:
     if found is None:
         return ""
     rank, ending = found
-    logs = f"trainmaster logs {case.target} --rank {rank.title}{' --previous' if ending.was_restarted else ''}"
+    logs = _log(case, rank, previous=ending.was_restarted)
     if ending.exit_code in (126, 127):
         return f"The program of {rank.title} was not found or may not be executed: check the command and the image."
     if ending.exit_code == 137:
@@ -126,7 +132,18 @@ def _exit_code(case: Case) -> str:
         )
     if ending.exit_code in _SIGNALS:
         return f"Of {rank.title}: {_SIGNALS[ending.exit_code]}; see {logs}."
-    return f"Read the whole log of the rank that failed first: {logs}."
+    return f"Read all that {rank.title} has printed, for it failed first: {logs}."
+
+
+def _log(case: Case, rank: RankView, *, previous: bool) -> str:
+    if not case.target:
+        return f"the lines of {rank.title} above"
+    return f"trainmaster logs {case.target} --rank {rank.title}{' --previous' if previous else ''}"
+
+
+def _missing(case: Case) -> str:
+    found = first_to_fail(case.ranks)
+    return hints.of_log(case.tail, found[0].title) if found is not None else ""
 
 
 def _gone(case: Case) -> str:
@@ -156,6 +173,7 @@ SYMPTOMS: tuple[Callable[[Case], str], ...] = (
     _validation,
     _name_taken,
     _memory,
+    _missing,
     _waiting,
     _deadline,
     _exit_code,

@@ -71,7 +71,12 @@ def operator(
     namespace: Annotated[
         str, typer.Option(envvar="KUBEFLOW_NAMESPACE", metavar="NS", help="Watch this namespace only. [all]")
     ] = "",
-    kubeconfig: Annotated[str, typer.Option(metavar="FILE", help="Instead of $KUBECONFIG or the pod's account.")] = "",
+    kubeconfig: Annotated[
+        str,
+        typer.Option(
+            "--kubeconfig", "--kubeConfig", metavar="FILE", help="Instead of $KUBECONFIG or the pod's account."
+        ),
+    ] = "",
     context: Annotated[str, typer.Option(metavar="NAME", help="Of the kubeconfig. [its current context]")] = "",
     gang_scheduler_name: OPERATORS_GANG = "",
     enable_gang_scheduling: Annotated[
@@ -175,7 +180,7 @@ def operator(
 
 @app.command()
 def plan(
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Manifests, directories, or - for stdin.")],
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Manifests, directories, or - for stdin.")],
     output: Annotated[
         Literal["yaml", "json", "table"], typer.Option("-o", "--output", help="Format of what is printed.")
     ] = "yaml",
@@ -276,7 +281,7 @@ HOME = Annotated[
 
 @app.command()
 def run(
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Manifests, directories, or - for stdin.")],
+    files: Annotated[list[str], typer.Argument(metavar="FILE", help="Manifests, directories, or - for stdin.")],
     image: IMAGES = None,
     config: CONFIG = "",
     namespace: Annotated[str, typer.Option("-n", "--namespace", help="For objects that name none.")] = "",

@@ -35,6 +35,10 @@ class Failure(Exception):
     code = FAILED
 
 
+class NoCluster(Failure):
+    """None is configured at all."""
+
+
 class Misuse(Failure):
     """What was asked for makes no sense; nothing was done."""
 
@@ -75,21 +79,25 @@ Work: TypeAlias = Callable[[Session], Awaitable[int]]
 
 
 def config_of(choice: Choice, environ: Mapping[str, str] = os.environ) -> Config:
-    if choice.kubeconfig or choice.context or environ.get("KUBECONFIG"):
-        return kubeconfig.load(choice.kubeconfig or None, choice.context or None, environ)
     home = default_home()
-    if running_in(home) is not None:
+    is_named = bool(choice.kubeconfig or choice.context or environ.get("KUBECONFIG"))
+    if not is_named and running_in(home) is not None:
         return kubeconfig.load(str(home / "kubeconfig"), None, environ)
     try:
-        return kubeconfig.load(None, None, environ)
+        return kubeconfig.load(choice.kubeconfig or None, choice.context or None, environ)
     except ConfigError as error:
         if "no cluster is configured" not in str(error):
             raise
-        raise Failure(_nowhere(environ)) from error
+        raise NoCluster(_nowhere(choice, environ)) from error
 
 
-def _nowhere(environ: Mapping[str, str]) -> str:
+def _nowhere(choice: Choice, environ: Mapping[str, str]) -> str:
     home = environ.get("HOME", "~")
+    if choice.context:
+        return (
+            f"--context {choice.context}: there is no kubeconfig that could have it: $KUBECONFIG is not set, and there "
+            f"is no {home}/.kube/config. Name the file with --kubeconfig FILE"
+        )
     return (
         "there is no cluster to speak to: none was named, $KUBECONFIG is not set, `trainmaster up` runs none on this "
         f"machine, and there is no {home}/.kube/config. Start one with: trainmaster up -d; or name yours with "

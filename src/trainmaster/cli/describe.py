@@ -53,6 +53,8 @@ async def _job(session: Session, job: Found) -> str:
     events = await _events(session, job, about)
     policy = (job.body.get("spec") or {}).get("runPolicy") or {}
     target = f"{job.entry.resource.kind.lower()}/{job.name}"
+    failed = ranks.first_to_fail(its_ranks)
+    tail = await _tail(session, *failed) if failed is not None and not status.is_true("Succeeded") else []
     case = Case(
         target if job.namespace == session.namespace else f"{target} -n {job.namespace}",
         job.entry.resource.kind,
@@ -60,10 +62,9 @@ async def _job(session: Session, job: Found) -> str:
         its_ranks,
         events,
         is_suspended=bool(policy.get("suspend")),
+        tail=tail,
     )
-    failed = ranks.first_to_fail(its_ranks)
-    tail = await _tail(session, *failed) if failed is not None and not status.is_true("Succeeded") else []
-    return description.of_job(job.body, case, tail, session.now())
+    return description.of_job(job.body, case, session.now())
 
 
 async def _other(session: Session, found: Found) -> str:

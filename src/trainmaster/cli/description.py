@@ -17,10 +17,10 @@ MOST_EVENTS = 20
 MOST_OBSTACLES = 3
 
 
-def of_job(job: Mapping[str, Any], case: Case, tail: Sequence[str], now: float) -> str:
+def of_job(job: Mapping[str, Any], case: Case, now: float) -> str:
     sections = [
         _head(job, case, now),
-        _first_failure(case, tail, now),
+        _first_failure(case, now),
         _obstacles(case),
         _ranks(case, now),
         _conditions(case, now),
@@ -75,7 +75,7 @@ def _indented(text: str, columns: int) -> str:
     return text.replace("\n", "\n" + " " * columns)
 
 
-def _first_failure(case: Case, tail: Sequence[str], now: float) -> list[str]:
+def _first_failure(case: Case, now: float) -> list[str]:
     found = first_to_fail(case.ranks)
     if found is None or case.status.is_true("Succeeded"):
         return []
@@ -90,8 +90,8 @@ def _first_failure(case: Case, tail: Sequence[str], now: float) -> list[str]:
     ]
     if ending.message:
         lines += ["  It said at its end:", *(f"    {line}" for line in ending.message.splitlines())]
-    if tail:
-        lines += ["  Last lines of its log:", *(f"    {line}" for line in tail)]
+    if case.tail:
+        lines += ["  Last lines of its log:", *(f"    {line}" for line in case.tail)]
     return lines
 
 

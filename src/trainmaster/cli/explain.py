@@ -18,7 +18,7 @@ import msgspec
 from trainmaster import frameworks
 from trainmaster.api import schema as ours
 from trainmaster.cli.catalog import Catalog, Entry
-from trainmaster.cli.connection import Choice, Failure, Misuse, config_of, tell
+from trainmaster.cli.connection import Choice, Failure, Misuse, NoCluster, config_of, tell
 from trainmaster.cli.schemas import KEEPS, Schema, Schemas, UnknownField
 from trainmaster.kube.client import Client
 from trainmaster.kube.errors import KubeError, NotFound
@@ -70,7 +70,9 @@ async def _subject(choice: Choice, options: ExplainOptions) -> Subject:
         known = installed(options)
         if known is None or isinstance(error, Misuse):
             raise
-        print(f"warning: {error}\nwhat follows is what trainmaster installs", file=sys.stderr)
+        # Who has no cluster expects no other answer.
+        why = "" if isinstance(error, NoCluster) else f"warning: {error}\n"
+        print(f"{why}what follows is what trainmaster installs", file=sys.stderr)
         return known
 
 

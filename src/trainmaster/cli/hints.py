@@ -1,35 +1,119 @@
-"""What first jobs on one machine die of most, recognised in what they print, and what to do about it."""
+"""What first jobs die of most, recognised in what they print and what the cluster warns of, and what to do about it.
+
+`of_line` and `of_warning` speak to someone who sees the job run on this machine; `of_log` to someone who looks at a job
+on any cluster, later.
+"""
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-_MODULE = re.compile(r"^ModuleNotFoundError: No module named '([\w.]+)'")
+_MODULE = re.compile(r"^(?:ModuleNotFoundError: No module named '([\w.]+)'|\S*python[\d.]*: No module named ([\w.]+)$)")
 _FILE = re.compile(r"can't open file '([^']+)'.*No such file")
+_COMMAND = re.compile(r"^\S*sh: (?:\d+: |line \d+: )?([^\s:]+): (?:command )?not found$")
+_PORT = re.compile(r"Address already in use|EADDRINUSE", re.IGNORECASE)
 _AMOUNT = re.compile(r"needs \S+ (\S+), ")
 _LABEL = re.compile(r"no label ([^\s=]+)=(\S+)")
 _PROGRAM = re.compile(r'exec: "([^"]+)": executable file not found')
 
+PORT = (
+    "another process has that port already. Pods have networks of their own, so look for a second one in the same pod; "
+    "with hostNetwork or --sandbox ports they share one, so declare the port under ports: of the container, "
+    "or choose another"
+)
+RESTARTED = (
+    "a container that fails is started again as often as restartPolicy says (OnFailure: always). To end such a job, "
+    "set runPolicy: {backoffLimit: 3}, or restartPolicy: Never"
+)
 
-def of_line(line: str, image: str) -> str:
-    """Empty when there is nothing to say."""
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    text: str
+    is_final: bool = False
+    """The next attempt will end in the same way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a job finds where it runs."""
+
+    image: str = "IMAGE"
+    files: Mapping[str, Path] = field(default_factory=dict)
+    """What stands for paths of its images on this machine."""
+
+    is_limited: bool = False
+    """Whether its manifest says how often it may restart."""
+
+    is_here: bool = True
+    """On another's cluster images are what they are."""
+
+
+def of_line(line: str, place: Place) -> Hint | None:
+    if not place.is_here:
+        return None
     if found := _MODULE.search(line):
-        missing = f"the Python that stands for {image} on this machine has no module {found[1]}"
-        return f"{missing}. Name an environment that has it: {_environment(image)}"
+        missing = f"the Python that stands for {place.image} on this machine has no module {found[1] or found[2]}"
+        return Hint(f"{missing}. Name an environment that has it: {_environment(place)}", is_final=True)
     if found := _FILE.search(line):
-        return (
-            f"{found[1]} is not on this machine. Say in trainmaster.yaml what lies there in {image}: "
-            f'files: {{"{found[1].rpartition("/")[0] or "/"}": DIRECTORY}}'
-        )
+        return Hint(_no_file(found[1], place), is_final=True)
+    if found := _COMMAND.search(line):
+        return Hint(_no_program(found[1], place), is_final=True)
+    return Hint(PORT) if _PORT.search(line) else None
+
+
+def of_warning(reason: str, message: str, place: Place) -> Hint | None:
+    if reason == "BackOff":
+        return None if place.is_limited else Hint(RESTARTED)
+    if not place.is_here:
+        return None
+    if found := _PROGRAM.search(message):
+        return Hint(_no_program(found[1], place), is_final=True)
+    return Hint(_of_waiting(message)) if reason == "FailedScheduling" else None
+
+
+def of_log(lines: Iterable[str], rank: str) -> str:
+    """Of a job on any cluster; empty when there is nothing to say."""
+    for line in lines:
+        if found := _MODULE.search(line):
+            return (
+                f"The image of {rank} has no Python module {found[1] or found[2]}: install it there; on one machine, "
+                "name an environment that has it, with --image 'PATTERN=VENV' or python: VENV in trainmaster.yaml."
+            )
+        if found := _FILE.search(line):
+            return (
+                f"The image of {rank} has no file {found[1]}: put it there or correct the command; on one machine, say "
+                "what lies at that path, with files: in trainmaster.yaml."
+            )
+        if found := _COMMAND.search(line):
+            return f"The image of {rank} has no program {found[1]}: install it there, or correct the command."
+        if _PORT.search(line):
+            return f"In {rank}, {PORT}."
     return ""
 
 
-def of_warning(reason: str, message: str, image: str) -> str:
-    if found := _PROGRAM.search(message):
-        return f"no {found[1]} in what stands for {image} on this machine. Name an environment: {_environment(image)}"
-    return _of_waiting(message) if reason == "FailedScheduling" else ""
+def _no_file(path: str, place: Place) -> str:
+    directory, _, name = path.rpartition("/")
+    for inside, outside in sorted(place.files.items(), key=lambda pair: -len(pair[0])):
+        if path == inside or path.startswith(f"{inside.rstrip('/')}/"):
+            here = os.path.normpath(outside / os.path.relpath(path, inside))
+            return f"{here}, which is {path} in the pods, does not exist: put the program there, or correct the command"
+    if Path(directory or "/").is_dir():
+        return f"there is no {name} in {directory or '/'}, where the command looks for it: correct the command"
+    return (
+        f"{path} is not on this machine. Say in trainmaster.yaml what lies there in {place.image}: "
+        f'files: {{"{directory or "/"}": DIRECTORY}}'
+    )
+
+
+def _no_program(name: str, place: Place) -> str:
+    missing = f"there is no {name} in what stands for {place.image} on this machine"
+    return f"{missing}. Name an environment that has it: {_environment(place)}"
 
 
 def _of_waiting(message: str) -> str:
@@ -46,23 +130,31 @@ def _of_waiting(message: str) -> str:
     )
 
 
-def _environment(image: str) -> str:
-    return f"--image '{image}=VENV', or python: VENV in trainmaster.yaml"
+def _environment(place: Place) -> str:
+    return f"--image '{place.image}=VENV', or python: VENV in trainmaster.yaml"
 
 
 def image_of(body: Any) -> str:
     """The one image that a manifest names; a placeholder where there are several."""
-    found = set(_images(body))
+    found = set(images_of(body))
     return found.pop() if len(found) == 1 else "IMAGE"
 
 
-def _images(value: Any) -> Iterator[str]:
+def images_of(value: Any) -> Iterator[str]:
+    yield from (text for text in _values(value, "image") if isinstance(text, str))
+
+
+def limits_restarts(body: Any) -> bool:
+    return any(limit is not None for limit in _values(body, "backoffLimit"))
+
+
+def _values(value: Any, name: str) -> Iterator[Any]:
     if isinstance(value, dict):
         for key, inner in value.items():
-            if key == "image" and isinstance(inner, str):
+            if key == name and not isinstance(inner, dict | list):
                 yield inner
             else:
-                yield from _images(inner)
+                yield from _values(inner, name)
     elif isinstance(value, list):
         for inner in value:
-            yield from _images(inner)
+            yield from _values(inner, name)

@@ -8,7 +8,7 @@ from typing import Any
 
 from trainmaster import frameworks
 from trainmaster.cli.plan import rendered
-from trainmaster.operator.install import Installation, crds, manifests
+from trainmaster.operator.install import Installation, crds, manifests, name_outside
 
 
 def run(given: Mapping[str, Any], *, crds_only: bool) -> int:
@@ -17,7 +17,7 @@ def run(given: Mapping[str, Any], *, crds_only: bool) -> int:
     except frameworks.UnknownScheme as error:
         print(f"trainmaster manifests: {error}", file=sys.stderr)
         return 2
-    installation = Installation(chosen, **given)
+    installation = Installation(chosen, **given, name_outside=name_outside(given["namespace"]))
     objects = crds(chosen, cel=installation.cel) if crds_only else manifests(installation)
     print("\n---\n".join(rendered(item, "yaml") for item in objects))
     return 0

@@ -5,30 +5,31 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
-from trainmaster.api.settings import Settings
-from trainmaster.cli import documents, hints, kinds
-from trainmaster.cli.connection import in_words
-from trainmaster.cli.documents import BadDocument
-from trainmaster.cli.embedded import EmbeddedOptions, embedded
+from trainmaster.api.settings import COORDINATOR_IMAGE, KUBECTL_DELIVERY_IMAGE, Settings
+from trainmaster.cli import closing, documents, hints, kinds
+from trainmaster.cli.attention import Attentive
+from trainmaster.cli.connection import Choice, Failure, config_of, in_words
+from trainmaster.cli.documents import BadDocument, Document
+from trainmaster.cli.embedded import EmbeddedOptions, configuration_of, embedded
 from trainmaster.cli.errors import unwrapped
-from trainmaster.cli.follow import Follower, JobRef, Progress, Rank
-from trainmaster.cli.screen import Screen, print_summary
+from trainmaster.cli.follow import Follower, JobRef, Progress
+from trainmaster.cli.hints import Place
+from trainmaster.cli.screen import print_summary
 from trainmaster.cli.submit import Submission, Submitter, checked
-from trainmaster.kube import config as kubeconfig
+from trainmaster.cluster.kubelet.images import Images
+from trainmaster.cluster.kubelet.images_config import parse_option
 from trainmaster.kube.client import Client
 from trainmaster.kube.errors import KubeError
 from trainmaster.kube.transport import HttpTransport
 
 SUCCEEDED, FAILED, BAD_INPUT, TIMED_OUT, INTERRUPTED = 0, 1, 2, 124, 130
-UNMAPPED = "ImageNotMapped"
-"""Why a container waits that has no command, of an image that nothing stands for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,23 +46,33 @@ class RunOptions:
     def is_remote(self) -> bool:
         return bool(self.context or self.kubeconfig)
 
+    @property
+    def there(self) -> str:
+        """The flags that name the other cluster; empty for one of our own."""
+        flags = (("--context", self.context), ("--kubeconfig", self.kubeconfig))
+        return "".join(f" {flag} {value}" for flag, value in flags if value)
+
 
 def run(options: RunOptions) -> int:
     """The exit code says what became of the jobs."""
+    submitted: list[JobRef] = []
     try:
         submission = checked(list(documents.read(options.files)), Settings())
         if not submission.jobs:
             raise BadDocument(_nothing(submission))
         with unwrapped():
-            return asyncio.run(_run(options, submission))
+            return asyncio.run(_run(options, submission, submitted))
     except BadDocument as error:
         print(error, file=sys.stderr)
         return BAD_INPUT
+    except Failure as error:
+        print(f"trainmaster run: {error}", file=sys.stderr)
+        return error.code
     except KubeError as error:
         print(f"trainmaster run: {in_words(error)}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:
-        print("interrupted: everything that was started has been stopped", file=sys.stderr)
+        print(closing.interrupted(submitted, options.there), file=sys.stderr)
         return INTERRUPTED
 
 
@@ -73,70 +84,59 @@ def _nothing(submission: Submission) -> str:
     return f"nothing to run: no training job in the files given ({found})"
 
 
-async def _run(options: RunOptions, submission: Submission) -> int:
+async def _run(options: RunOptions, submission: Submission, submitted: list[JobRef]) -> int:
     console = Console(highlight=False)
-    for advice in submission.advice:
-        print(f"warning: {advice}", file=sys.stderr)
+    places = _places(options, submission)
+    for warning in (*submission.advice, *_unmatched(options, submission)):
+        print(f"warning: {warning}", file=sys.stderr)
     async with _cluster(options, _base(options.files)) as (client, namespace):
         submitter = Submitter(client, options.namespace or namespace, makes_namespaces=not options.is_remote)
-        jobs = await submitter.submit(submission)
+        await submitter.submit(submission, submitted)
         started = time.monotonic()
-        images = [hints.image_of(document.body) for document in submission.jobs]
-        known = {} if options.is_remote else dict(zip(jobs, images, strict=True))
-        with _Attentive(console, known, several_jobs=len(jobs) > 1) as screen:
-            follower = Follower(client, jobs, screen)
+        known = dict(zip(submitted, places, strict=True))
+        with Attentive(console, known, submission.told, several_jobs=len(submitted) > 1) as screen:
+            follower = Follower(client, submitted, screen)
             is_late = await _within(options.timeout, follower, screen)
         print_summary(console, follower.progress, time.monotonic() - started)
         if is_late:
             print(f"not finished within {options.timeout:g} s", file=sys.stderr)
+        for words in closing.last_words(follower.progress, screen, is_here=not options.is_remote):
+            print(words, file=sys.stderr)
+        if is_late:
             return TIMED_OUT
-        if hopeless := _hopeless(follower.progress):
-            print(hopeless, file=sys.stderr)
         if options.keep and not options.is_remote:
             await _keep(console)
         return _result(follower.progress)
 
 
-class _Attentive(Screen):
-    """A screen that also notices when there is nothing more to wait for, and what newcomers stumble over."""
-
-    def __init__(self, console: Console, images: Mapping[JobRef, str], *, several_jobs: bool) -> None:
-        super().__init__(console, several_jobs=several_jobs)
-        self.gave_up = asyncio.Event()
-        self._images = images
-        self._hinted: set[str] = set()
-
-    def line(self, rank: Rank, container: str, text: str) -> None:
-        super().line(rank, container, text)
-        self._hint(rank.job, hints.of_line(text, self._images.get(rank.job, "")))
-
-    def warning(self, job: JobRef, reason: str, message: str) -> None:
-        super().warning(job, reason, message)
-        self._hint(job, hints.of_warning(reason, message, self._images.get(job, "")))
-
-    def _hint(self, job: JobRef, text: str) -> None:
-        """Once, however many ranks stumble; on another's cluster images are what they are."""
-        if text and job in self._images and text not in self._hinted:
-            self._hinted.add(text)
-            super().warning(job, "Hint", text)
-
-    def changed(self, progress: Progress) -> None:
-        super().changed(progress)
-        if _hopeless(progress):
-            self.gave_up.set()
+def _places(options: RunOptions, submission: Submission) -> list[Place]:
+    """What each job finds where it runs, in their order."""
+    limited = [hints.limits_restarts(document.body) for document in submission.jobs]
+    if options.is_remote:
+        return [Place(is_limited=one, is_here=False) for one in limited]
+    images, _ = configuration_of(options.embedded, _base(options.files))
+    return [
+        Place(hints.image_of(job.body), _files(images, job), one)
+        for job, one in zip(submission.jobs, limited, strict=True)
+    ]
 
 
-def _hopeless(progress: Progress) -> str:
-    """Why a rank can never start, if there is one: its image means nothing on this machine."""
-    for rank in progress.ranks.values():
-        for status in (*rank.pod.status.init_container_statuses, *rank.pod.status.container_statuses):
-            waiting = status.state.waiting
-            if waiting is not None and waiting.reason == UNMAPPED and not progress.is_over(rank.job):
-                return f"{rank.pod.name} cannot start: {waiting.message}"
-    return ""
+def _files(images: Images, job: Document) -> dict[str, Path]:
+    return {
+        inside: path for name in hints.images_of(job.body) for inside, path in images.resolve(name).overlays.items()
+    }
 
 
-async def _within(timeout: float | None, follower: Follower, screen: _Attentive) -> bool:
+def _unmatched(options: RunOptions, submission: Submission) -> Iterator[str]:
+    """Of --image, patterns that stand for nothing that is run: most often they are misspelt."""
+    named = sorted({image for job in submission.jobs for image in hints.images_of(job.body)})
+    for text in options.embedded.images if not options.is_remote else ():
+        mapping = parse_option(text, Path())
+        if not any(mapping.matches(image) for image in (*named, KUBECTL_DELIVERY_IMAGE, COORDINATOR_IMAGE)):
+            yield f"--image {text!r} matches no image of these jobs; they name {', '.join(named) or 'none'}"
+
+
+async def _within(timeout: float | None, follower: Follower, screen: Attentive) -> bool:
     """Whether the time ran out before the jobs ended, or one of them turned out to be hopeless."""
     try:
         async with asyncio.timeout(timeout), asyncio.TaskGroup() as group:
@@ -166,7 +166,7 @@ async def _cluster(options: RunOptions, base: Path) -> AsyncIterator[tuple[Clien
         async with embedded(options.embedded, base, announce=options.keep) as client:
             yield client, "default"
         return
-    config = kubeconfig.load(options.kubeconfig or None, options.context or None)
+    config = config_of(Choice(context=options.context, kubeconfig=options.kubeconfig))
     client = Client(HttpTransport(config))
     try:
         yield client, config.namespace

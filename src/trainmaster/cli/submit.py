@@ -27,11 +27,13 @@ class Submission:
     others: tuple[Document, ...]
     jobs: tuple[Document, ...]
     advice: tuple[str, ...]
+    told: tuple[str, ...] = ()
+    """The same advice in the words of the events that the cluster will make of it."""
 
 
 def checked(documents: Sequence[Document], settings: Settings) -> Submission:
     """Raises BadDocument with all problems of all jobs."""
-    jobs, others, advice, problems = [], [], [], []
+    jobs, others, advice, told, problems = [], [], [], [], []
     for document in documents:
         found = frameworks.serving(document.body.get("apiVersion"), document.body["kind"])
         if found is None:
@@ -41,12 +43,13 @@ def checked(documents: Sequence[Document], settings: Settings) -> Submission:
         read = reading.read(framework, document.body, settings, resource)
         jobs.append(document)
         advice += [f"{document}: {item.message}" for item in read.advice]
+        told += [item.message for item in read.advice]
         if read.problems:
             listed = "\n".join(f"  {item}" for item in (*read.problems, *(one.message for one in read.advice)))
             problems.append(f"{document} is not valid:\n{listed}")
     if problems:
         raise BadDocument("\n".join(problems))
-    return Submission(tuple(others), tuple(jobs), tuple(advice))
+    return Submission(tuple(others), tuple(jobs), tuple(advice), tuple(told))
 
 
 class Submitter:
@@ -56,12 +59,15 @@ class Submitter:
         self._namespace = namespace
         self._makes_namespaces = makes_namespaces
 
-    async def submit(self, submission: Submission) -> list[JobRef]:
+    async def submit(self, submission: Submission, made: list[JobRef]) -> None:
+        """Jobs are appended to `made` one by one, as they are there: who is interrupted must know which are."""
         if self._makes_namespaces:
             await self._make_namespaces([*submission.others, *submission.jobs])
         for document in submission.others:
             await self._create(document, is_job=False)
-        return [await self._create(document, is_job=True) for document in submission.jobs]
+        for document in submission.jobs:
+            job = await self._create(document, is_job=True)
+            made.append(job)
 
     async def _make_namespaces(self, documents: Sequence[Document]) -> None:
         """On a cluster of one's own there is nobody else to make them."""

@@ -15,8 +15,11 @@ class Stage(IntEnum):
     """Creates happen stage by stage; within one they are concurrent."""
 
     COMPANIONS = 0
-    SERVICES = 1
-    PODS = 2
+    BINDINGS = 1
+    """Of roles that a server must know before anyone is bound to them."""
+
+    SERVICES = 2
+    PODS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,14 @@ class Delete:
 
 
 Action = Create | Patch | Delete
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A name that must be free, or the job's own, before any of its pods is made."""
+
+    resource: Resource
+    name: str
 
 
 @dataclass(frozen=True, slots=True)

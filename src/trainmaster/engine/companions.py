@@ -14,11 +14,11 @@ import msgspec
 
 from trainmaster.api.job import Job
 from trainmaster.engine import labels
-from trainmaster.engine.actions import Create, Delete, Patch, Stage
+from trainmaster.engine.actions import Claim, Create, Delete, Patch, Stage
 from trainmaster.engine.observed import Observed
 from trainmaster.engine.owner import owner_reference
 from trainmaster.objects.meta import Json, Object, Service
-from trainmaster.objects.resource import Resource
+from trainmaster.objects.resource import ROLE_BINDINGS, Resource
 
 CONTENT = ("spec", "data", "rules", "subjects", "roleRef", "type")
 """The parts of an object that we write and watch for drift."""
@@ -36,6 +36,15 @@ def plan_companions(observed: Observed, *, lasting_only: bool = False) -> Iterat
         resource = observed.job.settings.adapted(companion.resource)
         body = _labelled(observed, companion.body)
         yield from plan_object(observed.job, resource, body, held, companion.secret)
+
+
+def claims_of(observed: Observed) -> Iterator[Claim]:
+    """Names that pods will look for, as far as it is not known already that the job has them. Our watches see only
+    what bears our labels, so that a user's own object of such a name is not in the picture."""
+    for resource, name in observed.framework.claims(observed.job):
+        held = observed.companions.get((resource.kind, name))
+        if held is None or not held.metadata.is_controlled_by(observed.job.meta.uid):
+            yield Claim(observed.job.settings.adapted(resource), name)
 
 
 def plan_removals(observed: Observed, *, is_active: bool) -> Iterator[Delete]:
@@ -56,7 +65,8 @@ def plan_object(
 ) -> Iterator[Create | Patch]:
     digest = _digest(body)
     if held is None:
-        yield Create(resource, _owned(job, body, digest), Stage.COMPANIONS, secret)
+        stage = Stage.BINDINGS if resource == ROLE_BINDINGS else Stage.COMPANIONS
+        yield Create(resource, _owned(job, body, digest), stage, secret)
     elif _is_ours(job, held) and held.metadata.annotations.get(labels.APPLIED) != digest:
         yield Patch(resource, held.metadata, _mended(body, held, digest))
 

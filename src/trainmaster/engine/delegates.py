@@ -45,10 +45,24 @@ def plan_creation(observed: Observed) -> Iterator[Create]:
     job, framework = observed.job, observed.framework
     standing = {held.metadata.name for held in observed.jobs}
     for member in job.members():
-        if not framework.role(member.role).delegated or member.name in standing:
+        if not framework.role(member.role).delegated or member.name in standing or _has_leftovers(observed):
             continue
         if framework.may_start(member.role, job, observed.counts):
             yield Create(JOBS, job_of(framework, member), Stage.PODS)
+
+
+def _has_leftovers(observed: Observed) -> bool:
+    """Whether a pod of a Job that is gone still runs: it bears the host name of the one that is to come."""
+    held = {job.metadata.uid for job in observed.jobs}
+    owners = (pod.metadata.controller for pod in observed.delegated_pods if not pod.is_finished)
+    return any(owner is not None and owner.uid not in held for owner in owners)
+
+
+def plan_replacement(observed: Observed) -> Iterator[Delete]:
+    """Jobs that another operator has suspended, and left so: we make none that are."""
+    for held in observed.jobs:
+        if held.at("spec", "suspend") and not held.metadata.is_terminating:
+            yield Delete(JOBS, held.metadata)
 
 
 def plan_removal(observed: Observed, *, unfinished_only: bool) -> Iterator[Delete]:

@@ -39,7 +39,8 @@ def _containers(pod: Pod, statuses: Sequence[ContainerStatus]) -> Iterator[Event
         ended, waiting = status.state.terminated, status.state.waiting
         if ended is not None and ended.exit_code != 0:
             message = f"Error pod {pod.name} container {status.name} exitCode: {ended.exit_code}"
-            yield _trouble(ended.reason, f"{message} terminated message: {ended.message}")
+            words = f" terminated message: {ended.message}" if ended.message else ""
+            yield _trouble(ended.reason, message + words)
         if waiting is not None and waiting.message:
             yield _trouble(
                 waiting.reason, f"Error pod {pod.name} container {status.name} waiting message: {waiting.message}"

@@ -26,8 +26,6 @@ KUBE_BATCH = Resource("scheduling.incubator.k8s.io", "v1alpha1", "podgroups", "P
 GROUP_NAME = "scheduling.k8s.io/group-name"
 TASK_SPEC = "volcano.sh/task-spec"
 POD_GROUP = "scheduling.x-k8s.io/pod-group"
-QUEUE_NAME = "scheduling.volcano.sh/queue-name"
-"""Annotation of a job: the queue, where its policy names none."""
 
 
 def resource_of(settings: Settings) -> Resource | None:
@@ -61,12 +59,14 @@ def decorate(pod: Json, member: Member) -> Json:
 
 
 def is_holding(observed: Observed) -> bool:
-    """Whether pods must wait. Volcano admits a PodGroup first; pods made earlier would only sit there Pending."""
-    resource = resource_of(observed.job.settings)
-    if resource != VOLCANO:
+    """Whether pods must wait. Those of a group that is not there would be placed one by one, so it is made first; and
+    Volcano admits a group first, so that pods made earlier would only sit there Pending."""
+    resource, group = resource_of(observed.job.settings), observed.pod_group
+    if resource is None:
         return False
-    group = observed.pod_group
-    return group is None or (group.at("status", "phase") or "Pending") == "Pending"
+    if group is None or group.metadata.is_terminating:
+        return True
+    return resource == VOLCANO and (group.at("status", "phase") or "Pending") == "Pending"
 
 
 def advice_of(job: Job) -> Iterator[Advice]:
@@ -111,14 +111,14 @@ def _spec(observed: Observed, resource: Resource) -> Json:
     job, policy = observed.job, observed.job.policy.scheduling
     if resource == KUBE_BATCH:
         return {"minMember": observed.framework.gang_size(job)}
-    members = _members(observed)
+    members = _members(observed, least=1 if resource == SCHEDULER_PLUGINS else 0)  # its schema takes no less
     later = job.world - observed.framework.gang_size(job)  # room is asked for whoever starts later, too
     resources = policy.min_resources or min_resources(observed, members + later)
     spec: dict[str, Any] = {"minMember": members}
     if resource == VOLCANO:
         # A queue, once chosen, stays: moving a live group between queues confuses Volcano's accounting.
         held = observed.pod_group.at("spec", "queue") if observed.pod_group else None
-        spec["queue"] = held or policy.queue or job.meta.annotations.get(QUEUE_NAME) or "default"
+        spec["queue"] = held or job.queue
         priority = observed.framework.priority_class(job)
         if priority:
             spec["priorityClassName"] = priority
@@ -129,14 +129,14 @@ def _spec(observed: Observed, resource: Resource) -> Json:
     return spec
 
 
-def _members(observed: Observed) -> int:
+def _members(observed: Observed, *, least: int) -> int:
     job = observed.job
     at_first = observed.framework.gang_size(job)
     asked = job.policy.scheduling.min_available
     if asked is None:
-        return at_first
+        return max(at_first, least)
     # Where some start only once the others are there, a group that asked for all of them would wait for ever.
-    return min(asked, at_first) if at_first < job.world else asked
+    return max(min(asked, at_first) if at_first < job.world else asked, least)
 
 
 def min_resources(observed: Observed, members: int) -> Json:

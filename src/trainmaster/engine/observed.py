@@ -30,7 +30,7 @@ class Observed:
     """The Kubernetes Jobs that this job owns, because roles are delegated to them."""
 
     delegated_pods: tuple[Pod, ...] = ()
-    """The pods of those Jobs."""
+    """The pods of those Jobs, and what is left of earlier ones."""
 
     pod_group: Object | None = None
     priorities: Mapping[str, int] = field(default_factory=dict)
@@ -120,7 +120,8 @@ class Observed:
         )
 
     def _is_leaving(self, pod: Pod) -> bool:
-        return pod.metadata.is_terminating and (self.framework.replaces_deleted or pod.status.phase == "Running")
+        is_cut_short = pod.status.phase == "Running" or pod.was_stopped
+        return pod.metadata.is_terminating and (self.framework.replaces_deleted or is_cut_short)
 
     def container_names(self, role: str) -> tuple[str, ...]:
         """Under which names the training container of a role may be found in its pod's status."""

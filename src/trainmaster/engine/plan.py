@@ -31,11 +31,12 @@ from trainmaster.engine import (
     ttl,
 )
 from trainmaster.engine import status as statuses
-from trainmaster.engine.actions import Action, Delete, Event, Mark, Patch
+from trainmaster.engine.actions import Action, Claim, Create, Delete, Event, Mark, Patch
 from trainmaster.engine.cleanup import plan_cleanup
 from trainmaster.engine.observed import Observed
 from trainmaster.engine.restarts import Failure
 from trainmaster.objects import timestamp
+from trainmaster.objects.resource import PODS
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,9 @@ class Plan:
     actions: tuple[Action, ...] = ()
     events: tuple[Event, ...] = ()
     marks: tuple[Mark, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    """Where pods are to be made: what must not be another's."""
+
     wake_after: float | None = None
     """Seconds until the job must be looked at again even if nothing happens to it."""
 
@@ -60,16 +64,16 @@ def plan(observed: Observed, now: float) -> Plan:
 
 
 def plan_rejected(framework: Framework, job: Job, problems: Sequence[Problem], now: float, *, has_pods: bool) -> Plan:
-    """A job that cannot be read. If it already runs, an edit broke it: its pods are worth more than the edit, so
-    they are left alone and the user is told. Otherwise it has failed before it began."""
+    """A job that cannot be read. If it could once, or already runs, an edit broke it: what it has is worth more than
+    the edit, so it is left alone and the user is told. Otherwise it has failed before it began."""
     if job.meta.is_terminating:
         return Plan(job.status, tuple(_released(framework, job)))
     if job.status.is_finished:
         return Plan(job.status)
-    reason = f"{job.kind}FailedValidation"
+    reason = f"{job.kind}{framework.rejected}"
     message = f"{job.kind} failed validation because " + "; ".join(map(str, problems))
     event = Event("Warning", reason, message, repeat=False)
-    if has_pods:
+    if has_pods or job.status.is_true("Created"):
         return Plan(job.status, events=(event,))
     status = with_condition(statuses.created(job, Messages(), now), "Failed", True, reason, message, now)
     status = msgspec.structs.replace(status, report=dict(framework.report(job, status, {})))
@@ -121,21 +125,22 @@ def _active(observed: Observed, now: float) -> Plan:
     if status.is_true("Suspended"):
         if observed.owned_pods or observed.jobs:  # the old must be gone, or they would count as failures of the new run
             return Plan(status, tuple(suspend.plan_suspension(observed)))
-        status = suspend.resumed(job, messages, status, now)
+        status = suspend.resumed(job, messages, status, now, is_held=gang.is_holding(observed))
     if gang.is_holding(observed) and not observed.owned_pods:
         return _held(observed, status, now)
     status = statuses.tallied(observed, statuses.started(observed, status, now))
-    failures = restarts.failures_of(observed)
+    found = [(failure, failure.grace(observed, now)) for failure in restarts.failures_of(observed)]
+    failures = [failure for failure, grace in found if not grace]
     outcome = _outcome(observed, status, failures, now)
-    return outcome or _working(observed, status, failures, now)
+    return outcome or _working(observed, status, failures, now, [grace for _, grace in found])
 
 
 def _held(observed: Observed, status: JobStatus, now: float) -> Plan:
-    """Waiting for the scheduler to admit the group. The clock of the deadline does not run yet."""
+    """Waiting for the scheduler to admit the group. A job that has not started yet does so only then."""
     if status.last_reconcile_time is None:
         status = msgspec.structs.replace(status, last_reconcile_time=timestamp.render(now))
-    status = msgspec.structs.replace(status, start_time=None)
-    return Plan(status, tuple(gang.plan_group(observed)))
+    held = Plan(status, tuple(gang.plan_group(observed)), wake_after=deadline.remaining(observed, status, now))
+    return _outcome(observed, status, (), now) or held
 
 
 def _outcome(observed: Observed, status: JobStatus, failures: Sequence[Failure], now: float) -> Plan | None:
@@ -144,13 +149,13 @@ def _outcome(observed: Observed, status: JobStatus, failures: Sequence[Failure],
     if observed.framework.succeeded(job, observed.counts):
         return _ended(observed, statuses.succeeded(observed, statuses.running(observed, status, now), now), now)
     for is_past, message in (
-        (deadline.remaining(job, status, now) == 0, deadline.MESSAGE),
+        (deadline.remaining(observed, status, now) == 0, deadline.MESSAGE),
         (backoff.is_past(observed, failures), backoff.MESSAGE),
     ):
         if is_past:
-            ended = statuses.failed_because(job, status, message.format(name=job.name), now)
-            policy = job.policy.clean_pod_policy if job.settings.compat_2021 else "All"
-            return _ended(observed, ended, now, policy)
+            reason = observed.framework.limit_reason
+            ended = statuses.failed_because(job, status, message.format(name=job.name), now, reason)
+            return _ended(observed, ended, now, observed.framework.cleaning_at_limit(job))
     ending = observed.framework.ending(job, observed.counts)
     if ending is not None:
         unseen = statuses.never_ran(observed, status, now)
@@ -162,14 +167,16 @@ def _outcome(observed: Observed, status: JobStatus, failures: Sequence[Failure],
 
 
 def _ended(observed: Observed, status: JobStatus, now: float, policy: str = "") -> Plan:
-    status = statuses.settled(observed, status)
     policy = policy or observed.framework.cleaning(observed.job, succeeded=status.is_true("Succeeded"))
+    status = statuses.settled(observed, status, is_cleaned=policy != "None")
     return Plan(
         status, tuple(plan_cleanup(observed, policy)), wake_after=ttl.remaining(observed.job, status, now)
     )  # fmt: skip
 
 
-def _working(observed: Observed, status: JobStatus, failures: Sequence[Failure], now: float) -> Plan:
+def _working(
+    observed: Observed, status: JobStatus, failures: Sequence[Failure], now: float, pauses: Sequence[float]
+) -> Plan:
     due = replicas.due(failures, now)
     if failures:
         status = statuses.restarting(observed, status, failures, now)
@@ -178,12 +185,15 @@ def _working(observed: Observed, status: JobStatus, failures: Sequence[Failure],
     else:
         status = statuses.running(observed, status, now)
     marks: list[Mark] = ["restarted" for failure in due if not failure.is_counted]
-    waits = [deadline.remaining(observed.job, status, now), *(f.delay(now) for f in failures if f not in due)]
+    waits = [deadline.remaining(observed, status, now), *pauses, *(f.delay(now) for f in failures if f not in due)]
+    actions = tuple(_work(observed, status, due))
+    starts = any(isinstance(action, Create) and action.resource == PODS for action in actions)
     return Plan(
         status,
-        tuple(_work(observed, status, due)),
+        actions,
         events=tuple(diagnosis.troubles((*observed.owned_pods, *observed.delegated_pods))),
         marks=tuple(marks),
+        claims=tuple(companions.claims_of(observed)) if starts else (),
         wake_after=min((wait for wait in waits if wait), default=None),
     )
 
@@ -191,6 +201,7 @@ def _working(observed: Observed, status: JobStatus, failures: Sequence[Failure],
 def _work(observed: Observed, status: JobStatus, due: Sequence[Failure]) -> Iterator[Action]:
     yield from replicas.plan_scale_down(observed)
     yield from replicas.plan_replacement(due)
+    yield from delegates.plan_replacement(observed)
     yield from gang.plan_group(observed)
     yield from companions.plan_removals(observed, is_active=True)
     yield from companions.plan_companions(observed)

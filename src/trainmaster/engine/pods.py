@@ -13,8 +13,12 @@ from trainmaster.engine.observed import Observed
 from trainmaster.engine.owner import owner_reference
 from trainmaster.objects import template
 from trainmaster.objects.meta import Json, mutable
+from trainmaster.objects.number import number_of
 from trainmaster.objects.pod import Pod
 from trainmaster.objects.resource import PODS
+
+MAX_ATTEMPTS = 10**9
+"""More have never been made: an annotation that says so is nobody's count."""
 
 
 def pod_of(framework: Framework, member: Member, attempt: int = 0) -> Json:
@@ -80,5 +84,4 @@ def _identified(pod: Json, member: Member) -> Json:
 
 
 def attempt_of(annotations: Json) -> int:
-    text = str(annotations.get(labels.ATTEMPT, "0"))
-    return int(text) if text.isdecimal() else 0
+    return number_of(str(annotations.get(labels.ATTEMPT, "0")), MAX_ATTEMPTS) or 0

@@ -7,6 +7,7 @@ failure twice: a pod carries the number of its own attempt.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -42,17 +43,25 @@ class Failure:
     def delay(self, now: float) -> float:
         """Seconds until the pod may be replaced: the first time at once, then ever slower, so that a job which
         cannot start does not storm the cluster."""
-        ended = max(
-            (_ended(status.state.terminated.finished_at) for status in self.pod.status.container_statuses
-             if status.state.terminated is not None),
-            default=0.0,
-        )  # fmt: skip
         pause = 0.0 if self.attempt == 0 else min(2.0 ** min(self.attempt, 30), LONGEST_DELAY)
-        return max(0.0, min(ended + pause - now, pause)) if ended else 0.0
+        return self._left(pause, now)
+
+    def grace(self, observed: Observed, now: float) -> float:
+        """Seconds for which it is not yet believed to be the end of the job."""
+        given = observed.framework.grace(observed.job, self.slot[0], observed.counts) if self.is_fatal else 0.0
+        return self._left(given, now)
+
+    def _left(self, seconds: float, now: float) -> float:
+        """Of so many seconds from the pod's end on."""
+        ended = _end_of(self.pod)
+        return max(0.0, min(ended + seconds - now, seconds)) if ended else 0.0
 
 
-def _ended(text: str | None) -> float:
-    return timestamp.parse(text) or 0.0
+def _end_of(pod: Pod) -> float:
+    """Where no container tells, as of a pod that its node turned away or evicted, it ended no earlier than it began."""
+    ends = (status.state.terminated for status in pod.status.container_statuses)
+    told = [timestamp.parse(end.finished_at) or 0.0 for end in ends if end is not None]
+    return max(told, default=0.0) or timestamp.parse(pod.metadata.creation_timestamp) or 0.0
 
 
 def is_retryable(exit_code: int, *, compat_2021: bool) -> bool:
@@ -63,8 +72,16 @@ def failures_of(observed: Observed) -> tuple[Failure, ...]:
     """Failed replicas that the job cannot do without, in role and index order."""
     roles = [role for role in observed.job.replicas if not observed.framework.role(role).delegated]
     found = [_failure(observed, (role, index)) for role in roles for index in sorted(observed.counts[role].failed)]
-    tolerated = observed.framework.tolerates_failure
-    return tuple(f for f in found if not (f.is_fatal and tolerated(observed.job, f.slot[0])))
+    return tuple(f for f in found if not (f.is_fatal and _is_tolerated(observed, f.slot[0], found)))
+
+
+def _is_tolerated(observed: Observed, role: str, found: Sequence[Failure]) -> bool:
+    """While another of the role is left. Those who decide must not all be gone, or nobody ever would."""
+    if not observed.framework.tolerates_failure(observed.job, role):
+        return False
+    lost = {failure.slot[1] for failure in found if failure.slot[0] == role and failure.is_fatal}
+    is_left = len(lost | observed.counts[role].succeeded) < observed.job.count(role)
+    return is_left or role != observed.framework.deciding(observed.job)
 
 
 def _failure(observed: Observed, slot: Slot) -> Failure:
@@ -90,4 +107,4 @@ def _verdict(observed: Observed, role: str, pod: Pod) -> Verdict:
         # No code means that the pod was lost with its node or evicted: not the program's fault.
         retryable = code is None or is_retryable(code, compat_2021=compat or observed.framework.exit_codes_2021)
         return Verdict.REPLACE if retryable else Verdict.FATAL_EXIT_CODE
-    return Verdict.REPLACE if observed.framework.replaces_failed(observed.job) and not compat else Verdict.FATAL
+    return Verdict.REPLACE if observed.framework.replaces_failed(observed.job) else Verdict.FATAL

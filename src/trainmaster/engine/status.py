@@ -16,7 +16,8 @@ from trainmaster.objects import selector, timestamp
 
 
 def created(job: Job, messages: Messages, now: float) -> JobStatus:
-    status = msgspec.structs.replace(job.status, authored_version=job.version)
+    # Of a job that cannot be read any more, only its status still knows.
+    status = msgspec.structs.replace(job.status, authored_version=job.version or job.status.authored_version)
     if status.condition("Created") is not None:
         return status
     return with_condition(status, "Created", True, f"{job.kind}Created", messages.text("created", job), now)
@@ -47,7 +48,12 @@ def tallied(observed: Observed, status: JobStatus) -> JobStatus:
 
 def _failed(observed: Observed, role: str, count: Count) -> int:
     delegate = observed.job.seen.delegates.get(role)
-    return delegate.failed if delegate is not None else len(count.failed)
+    if delegate is not None:
+        return delegate.failed
+    framework, attempts = observed.framework, observed.job.status.attempts
+    is_kept = framework.tallies_attempts and framework.counts_restarts(role)
+    slots = (f"{role.lower()}-{index}" for index in range(observed.job.count(role)))
+    return len(count.failed) + (sum(attempts.get(slot, 0) for slot in slots) if is_kept else 0)
 
 
 def _selector(observed: Observed, role: str) -> str:
@@ -67,7 +73,8 @@ def restarting(observed: Observed, status: JobStatus, failures: Sequence[Failure
     role = first.slot[0]
     if first.verdict is Verdict.LEAVING:
         return _told(observed, status, "Restarting", now, role, len(observed.counts[role].failed))
-    message = observed.framework.messages(observed.job).text("replacing", observed.job, role=role)
+    count = len(observed.counts[role].failed)
+    message = observed.framework.messages(observed.job).text("replacing", observed.job, role=role, count=count)
     return with_condition(status, "Restarting", True, f"{observed.job.kind}Restarting", message, now)
 
 
@@ -98,10 +105,16 @@ def failed_because(job: Job, status: JobStatus, message: str, now: float, reason
     return ended(with_condition(status, "Failed", True, reason, message, now), now)
 
 
-def settled(observed: Observed, status: JobStatus) -> JobStatus:
-    """The tally of roles that do not outlast the job cleared."""
-    forgotten = {role: ReplicaStatus() for role in observed.framework.forgotten_roles if role in observed.job.replicas}
-    return msgspec.structs.replace(status, replica_statuses={**status.replica_statuses, **forgotten})
+def settled(observed: Observed, status: JobStatus, *, is_cleaned: bool) -> JobStatus:
+    """The last tally: what goes with the job is not active any more; roles that do not outlast it are cleared."""
+    forgets = observed.framework.forgets
+    tallies = {
+        role: ReplicaStatus() if forgets(observed.job, role)
+        else msgspec.structs.replace(held, active=0) if is_cleaned
+        else held
+        for role, held in status.replica_statuses.items()
+    }  # fmt: skip
+    return msgspec.structs.replace(status, replica_statuses=tallies)
 
 
 def ended(status: JobStatus, now: float) -> JobStatus:

@@ -27,9 +27,10 @@ def suspended(job: Job, messages: Messages, status: JobStatus, now: float) -> Jo
     return msgspec.structs.replace(status, replica_statuses=idle, completed={})
 
 
-def resumed(job: Job, messages: Messages, status: JobStatus, now: float) -> JobStatus:
+def resumed(job: Job, messages: Messages, status: JobStatus, now: float, *, is_held: bool) -> JobStatus:
+    """A job that is held has yet to start, as if it were new."""
     status = with_condition(status, "Suspended", False, f"{job.kind}Resumed", messages.text("resumed", job), now)
-    return msgspec.structs.replace(status, start_time=timestamp.render(now))
+    return msgspec.structs.replace(status, start_time=None if is_held else timestamp.render(now))
 
 
 def plan_suspension(observed: Observed) -> Iterator[Action]:

@@ -7,16 +7,21 @@ from dataclasses import replace
 
 from trainmaster.api import schema
 from trainmaster.api.framework import QUALIFIED, Count, Env, Framework, Messages, Role
-from trainmaster.api.job import Job, Member
+from trainmaster.api.job import Job, Member, ungrouped
 from trainmaster.api.problem import Advice, Problem, invalid
 from trainmaster.objects import template
 from trainmaster.objects.meta import Json
 from trainmaster.objects.template import EnvValue
 
 HEADLESS = "None"
+MET_AT = "trainmaster.dev/scheduler-address"
+"""Annotation of a pod: where it was told to find the scheduler."""
+
 POD_IP: Json = {"fieldRef": {"fieldPath": "status.podIP"}}
 POD_NAME: Json = {"fieldRef": {"fieldPath": "metadata.name"}}
 TOPOLOGY = "UnusualTopology"
+LATE_NEWS = 60.0
+"""Seconds: a kubelet that has not told of a pod's end by then has lost its node."""
 
 
 class MindSpore(Framework):
@@ -34,6 +39,9 @@ class MindSpore(Framework):
     clean_pod_policy = clean_pod_policy_2021 = "Running"
     exit_codes_2021 = True
     env_in_every_container = False
+    deadline_while_waiting = True  # devices that leftovers hold are what users set it against
+    rejected = "Failed"
+    limit_reason = "JobFailed"
     replaces_deleted = True  # a node keeps its name, by which MindSpore takes it back
     fields = {
         "successPolicy": schema.told(schema.STRING, "AllWorkers: all must succeed; otherwise worker 0 decides."),
@@ -56,6 +64,9 @@ class MindSpore(Framework):
         }
         return variables
 
+    def default(self, job: Job) -> Job:
+        return ungrouped(job)
+
     def may_start(self, role: str, job: Job, counts: Mapping[str, Count]) -> bool:
         return not job.count("Scheduler") or bool(_address(job))
 
@@ -73,11 +84,16 @@ class MindSpore(Framework):
             return None
         labels = {**body["metadata"]["labels"], **self.labels(member)}
         spec = {key: value for key, value in body["spec"].items() if key != "clusterIP"}
+        known = _known_address(member.job) if member.index == 0 else ""
         return {
             **body,
             "metadata": {**body["metadata"], "labels": labels},
-            "spec": {"type": "ClusterIP", **spec, "selector": labels},
+            "spec": {"type": "ClusterIP", **({"clusterIP": known} if known else {}), **spec, "selector": labels},
         }
+
+    def decorate(self, pod: Json, member: Member) -> Json:
+        address = _address(member.job) if member.job.count("Scheduler") else ""
+        return template.with_metadata(pod, annotations={MET_AT: address}) if address else pod
 
     def validate(self, job: Job) -> Iterator[Problem]:
         for role, replica in job.replicas.items():
@@ -94,6 +110,8 @@ class MindSpore(Framework):
         if schedulers > 1:
             message = f"{path}.replicas is {schedulers}, but all meet at {job.host('Scheduler')}; set it to 1"
             yield Advice(TOPOLOGY, message)
+        elif job.has("Scheduler") and schedulers == 0 and workers == 1 and not job.count("PS"):
+            yield Advice(TOPOLOGY, f"{path}.replicas is 0; set it to 1, or leave the role out: one worker needs none")
         if not schedulers and (workers > 1 or job.count("PS")):
             message = "is needed for servers or several workers to find one another; without it each trains alone"
             yield Advice(TOPOLOGY, f"{path} {message}; add one with 1 replica")
@@ -109,6 +127,14 @@ class MindSpore(Framework):
     def tolerates_failure(self, job: Job, role: str) -> bool:
         return role == "Worker" and bool(job.spec.get("enableDynamicWorker"))
 
+    def grace(self, job: Job, role: str, counts: Mapping[str, Count]) -> float:
+        """Workers that are done end the scheduler, with 1; from another node, that may be heard before they are."""
+        workers = counts.get("Worker", Count())
+        return LATE_NEWS if role != "Worker" and workers.succeeded and not workers.failed else 0.0
+
+    def cleaning_at_limit(self, job: Job) -> str:
+        return job.policy.clean_pod_policy
+
     def messages(self, job: Job) -> Messages:
         restarting = "{kind} {name} is restarting because {role} replica(s) failed."
         failed = "{kind} {namespace}/{name} has failed because {count} {role} replica(s) failed."
@@ -121,6 +147,12 @@ def _address(job: Job) -> str:
     if service is None or service.metadata.is_terminating or service.spec.cluster_ip == HEADLESS:
         return ""
     return service.spec.cluster_ip
+
+
+def _known_address(job: Job) -> str:
+    """Where those that run look for the scheduler: a Service that is made again must be found there."""
+    known = (pod.metadata.annotations.get(MET_AT, "") for pod in job.seen.pods.values() if not pod.is_finished)
+    return next(filter(None, known), "")
 
 
 def _name(job: Job) -> str:

@@ -11,7 +11,9 @@ from typing import Any
 
 import msgspec
 
+from trainmaster.api import status as statuses
 from trainmaster.api.framework import Framework
+from trainmaster.api.status import JobStatus
 from trainmaster.frameworks.mpi_base import MPIBase
 from trainmaster.frameworks.mpi_exec import MPIAlpha2, MPIExec
 from trainmaster.frameworks.mpi_ssh import MPISsh
@@ -32,8 +34,14 @@ TELLTALES = {
 
 
 class MPIAlpha1(MPIBase):
+    """Not run any more. One that has ended keeps its end, which was told as that of its launcher."""
+
     version = "v1alpha1"
     retired = RETIRED
+
+    def inherited(self, status: JobStatus) -> JobStatus:
+        ended = {"Succeeded": True, "Failed": False}.get(str(status.report.get("launcherStatus")))
+        return status if ended is None else statuses.inherited(status, self.kind, succeeded=ended)
 
 
 DIALECTS: Mapping[str, Framework] = {

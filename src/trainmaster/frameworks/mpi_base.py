@@ -25,6 +25,9 @@ HOSTS = "trainmaster.dev/hosts"
 NO_GPU: dict[str, EnvValue] = {"NVIDIA_VISIBLE_DEVICES": "", "NVIDIA_DRIVER_CAPABILITIES": ""}
 """A launcher without GPUs of its own must not be shown those of its node."""
 
+AS_ROOT: dict[str, EnvValue] = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+"""Images run as root, mostly; Open MPI, of any version, would refuse to."""
+
 FIELDS = {
     "slotsPerWorker": schema.told(schema.integer(), "Ranks per worker; 1 if unset."),
     "mainContainer": schema.told(schema.STRING, "Where ranks start; the first container if unset (v1)."),
@@ -70,13 +73,31 @@ class MPIBase(Framework):
         return super().priority_class(job) or next(iter(named), "")
 
     def ending(self, job: Job, counts: Mapping[str, Count]) -> Ending | None:
-        evicted = sum(is_evicted(pod) for (role, _), pod in job.seen.pods.items() if role == WORKER)
-        if not evicted or not self.ends_by_eviction(job):
-            return None
-        return Ending(f"{job.kind}Evicted", f"{evicted}/{job.count(WORKER)} workers are evicted")
+        evicted = [role for (role, _), pod in job.seen.pods.items() if is_evicted(pod)]
+        lost = {role for role in evicted if self.ends_by_eviction(job, role)}
+        if not lost:
+            return self._deserted(job, counts)
+        workers = f"{evicted.count(WORKER)}/{job.count(WORKER)} workers are evicted"
+        failed = self.messages(job).text("failed", job, role=LAUNCHER, count=1)
+        return Ending(f"{job.kind}Evicted", workers if WORKER in lost else failed)
 
-    def ends_by_eviction(self, job: Job) -> bool:
-        return job.replicas[WORKER].restart_policy == "Never"
+    def _deserted(self, job: Job, counts: Mapping[str, Count]) -> Ending | None:
+        """A launcher that waits for workers which will never be ready, because they have ended, waits for ever."""
+        done = len(counts.get(WORKER, Count()).succeeded)
+        is_made = (LAUNCHER, 0) in job.seen.pods or LAUNCHER in job.seen.delegates
+        if not done or is_made or not self.launcher_waits(job):
+            return None
+        ended = f"{done}/{job.count(WORKER)} workers have ended before the launcher"
+        remedy = "a worker is to wait until it is stopped: leave out its command, or give it one that does not end"
+        return Ending(f"{job.kind}Failed", f"{ended}; {remedy}")
+
+    def ends_by_eviction(self, job: Job, role: str) -> bool:
+        return job.replicas[role].restart_policy == "Never" or job.settings.compat_2021
+
+
+def at_least_running(job: Job) -> str:
+    """What goes where a limit has ended the job, and the launcher's log is to stay: all that would go on past it."""
+    return "All" if job.policy.clean_pod_policy == "All" else "Running"
 
 
 def are_ready(job: Job, counts: Mapping[str, Count]) -> bool:

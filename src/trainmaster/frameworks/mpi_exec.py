@@ -27,6 +27,13 @@ HYDRA_HOSTFILE = "hostfile.hydra"
 KUBECTL = "mpi-job-kubectl"
 KUBECTL_PATH = "/opt/kube"
 DISTRIBUTIONS = ("OpenMPI", "IntelMPI", "MPICH")
+COPYING_IMAGE = "kubeflow/kubectl-delivery"
+"""A delivery image known to copy kubectl and no more; others wait for the workers, too, and watch them."""
+
+FLAT: dict[str, EnvValue] = {"OMPI_MCA_plm_rsh_no_tree_spawn": "1", "PRTE_MCA_plm_ssh_no_tree_spawn": "1"}
+"""The launcher reaches every worker itself. Beyond 64 of them Open MPI would have workers reach others, and they have
+neither kubectl nor the right to use it."""
+
 RBAC = "rbac.authorization.k8s.io"
 EXEC_RULE: Json = {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create"]}
 
@@ -59,7 +66,8 @@ class MPIExec(MPIBase):
         }
         if self.hides_gpus(member):
             env |= base.NO_GPU
-        return env | {name: value for name, value in _hydra(member.job).items() if name not in given}
+        more = {**base.AS_ROOT, **FLAT, **_hydra(member.job)}
+        return env | {name: value for name, value in more.items() if name not in given}
 
     def hides_gpus(self, member: Member) -> bool:
         return not base.has_gpus(member.replica)
@@ -100,36 +108,57 @@ class MPIExec(MPIBase):
             return {}
         return {"mpi-job-name": member.job.name, "mpi-job-role": member.role.lower()}
 
+    def forgets(self, job: Job, role: str) -> bool:
+        return role == WORKER and job.settings.compat_2021
+
     def messages(self, job: Job) -> Messages:
         if not job.settings.compat_2021:
-            return Messages()
+            return Messages(replacing=Messages().restarting)
         return replace(QUALIFIED, created="{kind} {namespace}/{name} is created.", failed=HAS_FAILED)
 
 
 HAS_FAILED = "{kind} {namespace}/{name} has failed"
+IS_RESTARTING = "{kind} {namespace}/{name} is restarting."
 
 
 class MPIAlpha2(MPIExec):
-    """v1alpha2: workers are restarted for ever, the launcher a few times."""
+    """v1alpha2: workers are restarted for ever, the launcher a few times, in a new pod each time: its last log stays.
+
+    There, a Job made the launcher, and a StatefulSet the workers: both replaced whatever was lost.
+    """
 
     version = "v1alpha2"
     roles = (
         Role(LAUNCHER, min=1, max=1, leader=True, required=True, numbered=False, restart_policy="OnFailure"),
         Role(WORKER, replicas=0, restart_policy="Always"),
     )
+    tallies_attempts = True
 
     def default(self, job: Job) -> Job:
         job = super().default(job)
-        replicas = dict(job.replicas)
-        if LAUNCHER in replicas and replicas[LAUNCHER].restart_policy != "Never":
-            replicas[LAUNCHER] = replace(replicas[LAUNCHER], restart_policy="OnFailure")
-        if WORKER in replicas:
-            replicas[WORKER] = replace(replicas[WORKER], restart_policy="Always")
+        policies = {role.name: role.restart_policy for role in self.roles}
+        replicas = {role: replace(held, restart_policy=policies[role]) for role, held in job.replicas.items()}
         limit = job.policy.backoff_limit
         return replace(job, replicas=replicas, policy=replace(job.policy, backoff_limit=6 if limit is None else limit))
 
+    def decorate(self, pod: Json, member: Member) -> Json:
+        pod = super().decorate(pod, member)
+        return template.with_spec(pod, restartPolicy="Never") if member.role == LAUNCHER else pod
+
     def counts_restarts(self, role: str) -> bool:
         return role == LAUNCHER
+
+    def replaces_failed(self, job: Job) -> bool:
+        return True
+
+    def ends_by_eviction(self, job: Job, role: str) -> bool:
+        return False
+
+    def forgets(self, job: Job, role: str) -> bool:
+        return role == WORKER
+
+    def cleaning_at_limit(self, job: Job) -> str:
+        return job.policy.clean_pod_policy if job.settings.compat_2021 else base.at_least_running(job)
 
     def hides_gpus(self, member: Member) -> bool:
         return True
@@ -142,8 +171,8 @@ class MPIAlpha2(MPIExec):
         return replace(
             QUALIFIED,
             created="{kind} {namespace}/{name} is created.",
-            restarting="{kind} {namespace}/{name} is restarting.",
-            failed=HAS_FAILED,
+            restarting=IS_RESTARTING,
+            replacing=IS_RESTARTING,
         )
 
 
@@ -160,7 +189,7 @@ def rules(job: Job) -> list[Json]:
         return []
     pods: Json = {"apiGroups": [""], "resources": ["pods"]}
     found: list[Json] = [{**pods, "verbs": ["get"], "resourceNames": workers}, {**EXEC_RULE, "resourceNames": workers}]
-    if "mpioperator/" in job.settings.kubectl_delivery_image:  # that image itself waits for the workers
+    if COPYING_IMAGE not in job.settings.kubectl_delivery_image:
         found.append({**pods, "verbs": ["list", "watch"]})
     return found
 
@@ -177,8 +206,11 @@ def files(job: Job) -> dict[str, str]:
 
 def hostfile(job: Job, *, is_hydra: bool) -> str:
     form = "{host}:{slots}\n" if is_hydra else "{host} slots={slots}\n"
-    hosts = [*([job.host(LAUNCHER)] if _has_ranks_on_launcher(job) else []), *job.hosts(WORKER)]
-    return "".join(form.format(host=host, slots=base.slots(job)) for host in hosts)
+    return "".join(form.format(host=host, slots=base.slots(job)) for host in _hosts(job))
+
+
+def _hosts(job: Job) -> list[str]:
+    return [*([job.host(LAUNCHER)] if _has_ranks_on_launcher(job) else []), *job.hosts(WORKER)]
 
 
 def _has_ranks_on_launcher(job: Job) -> bool:
@@ -188,19 +220,29 @@ def _has_ranks_on_launcher(job: Job) -> bool:
 def kubexec(job: Job) -> str:
     """mpirun calls it as HOST COMMAND…, hydra with flags of ssh before that. The remote shell sees one text.
 
-    Hydra's proxies call back the launcher by its name, which no Service announces: so it goes into their hosts file.
+    Hydra's proxies call back the launcher by its name, which no Service announces: so it goes into their hosts file,
+    in place of what an earlier launcher left there. That file is mounted: it can be written, but not replaced.
     """
-    container = job.spec.get("mainContainer")
+    # Said even where it is the first: a mesh may put a container of its own before it.
+    first = base.first_container(job.replicas[WORKER]).get("name") if job.has(WORKER) else None
+    container = job.spec.get("mainContainer") or first
     chosen = f" --container {container}" if container else ""
-    launcher = job.host(LAUNCHER)
-    return f"""#!/bin/sh
+    return rf"""#!/bin/sh
 while [ "${{1#-}}" != "$1" ]; do shift; done
 pod=$1
 shift
 remote="$*"
-address=$(while read -r ip name _; do if [ "$name" = {launcher} ]; then echo "$ip"; break; fi; done </etc/hosts)
+me=${{HOSTNAME:-{job.host(LAUNCHER)}}}
+address=$(while read -r ip names; do
+  for name in $names; do [ "$name" != "$me" ] || [ "${{ip#127.}}" != "$ip" ] || echo "$ip"; done
+done </etc/hosts)
 if [ -n "$address" ]; then
-  remote="(grep -qs {launcher} /etc/hosts || echo $address {launcher} >>/etc/hosts) 2>/dev/null; $remote"
+  address=${{address%%[[:space:]]*}} untold=""
+  known="grep -qE '^$address[[:space:]](.*[[:space:]])?$me([[:space:]]|\$)' /etc/hosts"
+  told="old=\$(grep -v '[[:space:]]$me\$' /etc/hosts); printf '%s\n' \"\$old\" '$address $me' >/etc/hosts"
+  complaint="$pod cannot be told where $me is: its /etc/hosts is not writable"
+  case $remote in *hydra*) untold="|| echo '$complaint' >&2" ;; esac
+  remote="( $known || {{ $told; }} ) 2>/dev/null $untold; $remote"
 fi
 exec {KUBECTL_PATH}/kubectl exec "$pod"{chosen} -- /bin/sh -c "$remote"
 """
@@ -220,6 +262,8 @@ def _hydra(job: Job) -> dict[str, EnvValue]:
         "I_MPI_HYDRA_BOOTSTRAP": "rsh",
         "I_MPI_HYDRA_BOOTSTRAP_EXEC": AGENT,
         "I_MPI_HYDRA_HOST_FILE": hosts,
+        "I_MPI_HYDRA_BRANCH_COUNT": max(len(_hosts(job)), 1),  # flat as well; from 17 hosts on it would be a tree
+        "I_MPI_PERHOST": base.slots(job),
         "HYDRA_LAUNCHER": "rsh",
         "HYDRA_LAUNCHER_EXEC": AGENT,
         "HYDRA_HOST_FILE": hosts,

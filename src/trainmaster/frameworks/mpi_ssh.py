@@ -34,8 +34,7 @@ class MPISsh(MPIBase):
             LAUNCHER,
             min=1,
             max=1,
-            leader=True,
-            required=True,
+            required=True,  # and no leader: job-role says launcher here
             numbered=False,
             delegated=True,
             restart_policy="OnFailure",
@@ -45,22 +44,20 @@ class MPISsh(MPIBase):
     restart_policies = ("Never", "OnFailure")
     announced = ("Created", "Running")
     outlives_ttl = True
-    forgotten_roles = (WORKER,)
     prepares_suspended = True
     replaces_deleted = True  # sshd ends well when it is told to stop; its worker is missing all the same
     companion_resources = (CONFIG_MAPS, SECRETS, SERVICES)
     operator_name = OPERATOR
 
     def default(self, job: Job) -> Job:
-        """The launcher's Job keeps the limits, so we do not. Its TTL is ours to keep: a Job that removed itself before
-        we saw its end would be made again, and train again."""
+        """The launcher's Job keeps the limits, the deadline once there is a Job. Its TTL is ours to keep: a Job that
+        removed itself before we saw its end would be made again, and train again."""
         job = super().default(job)
         policy = job.policy
         limits = {"activeDeadlineSeconds": policy.active_deadline_seconds, "backoffLimit": policy.backoff_limit}
         # A launcher that is going away still holds its workers: the next one comes when it is gone.
         told = {**{k: v for k, v in limits.items() if v is not None}, "podReplacementPolicy": "Failed"}
-        ours = replace(policy, active_deadline_seconds=None, backoff_limit=None)
-        return replace(job, policy=ours, delegated=told)
+        return replace(job, policy=replace(policy, backoff_limit=None), delegated=told)
 
     def validate(self, job: Job) -> Iterator[Problem]:
         if job.spec.get("sshAuthMountPath") == "":
@@ -83,7 +80,9 @@ class MPISsh(MPIBase):
             return {"K_MPI_JOB_ROLE": "worker"}
         job = member.job
         hidden = {} if is_worker_too(job) else base.NO_GPU
-        return {"K_MPI_JOB_ROLE": "launcher", **_ENVIRONMENTS[implementation(job)](job), **hidden}
+        given = base.environment_of(member.replica)
+        more = {name: value for name, value in _MORE[implementation(job)].items() if name not in given}
+        return {"K_MPI_JOB_ROLE": "launcher", **_ENVIRONMENTS[implementation(job)](job), **hidden, **more}
 
     def companions(self, job: Job) -> Iterator[Companion]:
         yield Companion(SERVICES, _service(job), keep=True)
@@ -103,9 +102,6 @@ class MPISsh(MPIBase):
     def annotations(self, member: Member) -> Mapping[str, str]:
         return base.hosts_annotation(files(member.job)["discover_hosts.sh"]) if member.role == LAUNCHER else {}
 
-    def is_leader(self, member: Member) -> bool:
-        return False  # job-role says launcher here
-
     def decorate(self, pod: Json, member: Member) -> Json:
         pod = _addressed(pod, member)
         pod = template.with_volume(pod, _keys(member.job), {"mountPath": ssh_path(member.job)})
@@ -117,8 +113,14 @@ class MPISsh(MPIBase):
     def is_running(self, job: Job, counts: Mapping[str, Count]) -> bool:
         return bool(counts[LAUNCHER].active) and len(counts.get(WORKER, Count()).active) == job.count(WORKER)
 
-    def ends_by_eviction(self, job: Job) -> bool:
-        return True
+    def ends_by_eviction(self, job: Job, role: str) -> bool:
+        return role == WORKER  # the launcher's Job has its own mind
+
+    def forgets(self, job: Job, role: str) -> bool:
+        return role == WORKER
+
+    def cleaning_at_limit(self, job: Job) -> str:
+        return base.at_least_running(job)
 
     def tolerates_failure(self, job: Job, role: str) -> bool:
         """A dead worker makes mpirun fail, and the launcher's Job tries again as often as it may."""
@@ -256,3 +258,5 @@ def _mpich(job: Job) -> dict[str, EnvValue]:
 
 
 _ENVIRONMENTS = {"OpenMPI": _open_mpi, "Intel": _intel, "MPICH": _mpich}
+_MORE: dict[str, Env] = {"OpenMPI": base.AS_ROOT, "Intel": {}, "MPICH": {}}
+"""What the user may set otherwise."""

@@ -10,14 +10,16 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from trainmaster.api import schema
 from trainmaster.api.framework import Companion
 from trainmaster.api.job import Job
 from trainmaster.objects.meta import Json, Object, Service
+from trainmaster.objects.number import number_of
 from trainmaster.objects.pod import Pod
 from trainmaster.objects.resource import CONFIG_MAPS
 
 POD_IP, SERVICE, HOST = "PodIP", "Service", "Host"
-FIRST_PORT = 36000
+FIRST_PORT, HIGHEST = 36000, 65535
 PORTS = 20
 """A process may open so many ports from its first one on."""
 
@@ -47,9 +49,9 @@ def first_port(job: Job) -> int:
     """One number for the whole job, and the same whenever it is asked for."""
     if intranet(job) == SERVICE:
         return FIRST_PORT
-    allotted = job.meta.annotations.get(HOST_PORT, "")
-    if intranet(job) == HOST and allotted.isdecimal() and 0 < int(allotted) <= 65536 - PORTS:
-        return int(allotted)
+    allotted = number_of(job.meta.annotations.get(HOST_PORT, ""), HIGHEST + 1 - PORTS)
+    if intranet(job) == HOST and allotted:
+        return allotted
     return FIRST_PORT + zlib.crc32((job.meta.uid or job.meta.key).encode()) % SPREAD
 
 
@@ -124,13 +126,15 @@ def gate(job: Job, data: Mapping[str, str]) -> Iterator[Companion]:
 
 def _is_settled(job: Job) -> bool:
     """Whether what stands must not change: the job has ended; or processes live by it, and it was made for another
-    number of replicas, or by another operator with other ports."""
+    number of replicas, or by another operator with other ports. One of those for whom it was made, who starts again,
+    changes that: it would start with an address that is no longer its own."""
     held = job.seen.companions.get((CONFIG_MAPS.kind, job.name))
     if job.status.is_finished:
         return True
     if is_elastic(job) or held is None or not _has_passed(job.seen.pods.values()):
         return False
-    return _is_ours(job, held) and held.metadata.annotations.get(SIZES) != _sizes(job)
+    made_for = held.metadata.annotations.get(SIZES, "")
+    return _is_ours(job, held) and made_for != _sizes(job) and not _starts_again(job, made_for)
 
 
 def _is_ours(job: Job, held: Object | Service) -> bool:
@@ -140,6 +144,21 @@ def _is_ours(job: Job, held: Object | Service) -> bool:
 def _has_passed(pods: Iterable[Pod]) -> bool:
     """Whether any process has started, and so read the ConfigMap; a pod that waits for it is Pending."""
     return any(pod.status.phase in ("Running", "Succeeded", "Failed") for pod in pods)
+
+
+def _starts_again(job: Job, made_for: str) -> bool:
+    sizes = {role: number_of(size, schema.MAX_REPLICAS) or 0 for role, _, size in _pairs(made_for)}
+    slots = [(role, index) for role in job.replicas for index in range(min(job.count(role), sizes.get(role, 0)))]
+    return any(_is_to_start(job, slot) for slot in slots)
+
+
+def _is_to_start(job: Job, slot: Slot) -> bool:
+    pod = job.seen.pods.get(slot)
+    return pod.status.phase == "Pending" if pod is not None else not is_done(job, slot)
+
+
+def _pairs(sizes: str) -> Iterator[tuple[str, str, str]]:
+    return (entry.partition("=") for entry in sizes.split(",") if entry)
 
 
 def _has_addresses(job: Job) -> bool:

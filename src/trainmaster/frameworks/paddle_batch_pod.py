@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from trainmaster.api.job import Member
 from trainmaster.frameworks.paddle_batch_contract import (
     FIRST_PORT,
@@ -20,9 +22,11 @@ GROUP_NAME = "scheduling.k8s.io/group-name"
 VOLCANO = "volcano"
 
 # Called with the job's name, the names not to wait for, and ROLE=REPLICAS for every role. `getent` sees /etc/hosts too;
-# busybox has only `nslookup`.
+# busybox has only `nslookup`. A name that never resolves is not waited for for ever, since its replica may have been
+# scaled away meanwhile, nor is it a failure: whoever is needed and late, the gate still waits for.
 _WAIT = """\
 done=" $1 "
+try=1
 shift
 for role; do
   index=0
@@ -30,10 +34,9 @@ for role; do
     name="$0-${role%=*}-$index"
     index=$((index + 1))
     case "$done" in *" $name "*) continue ;; esac
-    try=1
     until { getent hosts "$name" || nslookup "$name"; } >/dev/null 2>&1; do
       echo "check $try: $name has no address yet"
-      [ "$try" -lt 1000 ] || exit 1
+      [ "$try" -lt 1000 ] || break
       try=$((try + 1))
       sleep 1
     done
@@ -43,7 +46,8 @@ sleep 2
 """
 
 
-def decorate(pod: Json, member: Member) -> Json:
+def decorate(pod: Json, member: Member, training: Iterable[str]) -> Json:
+    """`training` are the roles whose scheduler is everybody's."""
     job = member.job
     pod = template.with_spec(pod, hostname=member.name, subdomain=member.name)
     if intranet(job) == HOST:
@@ -54,7 +58,7 @@ def decorate(pod: Json, member: Member) -> Json:
     if not is_elastic(job):
         source = {"configMapRef": {"name": job.name}}
         pod = template.with_container(pod, lambda c: {**c, "envFrom": [*(c.get("envFrom") or []), source]})
-    return _scheduled(_coordinated(_with_samples(pod, member), member), member)
+    return _scheduled(_coordinated(_with_samples(pod, member), member), member, training)
 
 
 def service(body: Json, member: Member) -> Json:
@@ -100,18 +104,17 @@ def _coordinated(pod: Json, member: Member) -> Json:
     )
 
 
-def _scheduled(pod: Json, member: Member) -> Json:
+def _scheduled(pod: Json, member: Member, training: Iterable[str]) -> Json:
     """Volcano, by the operator's flag or by the scheduler's name in the worker's template, which counts for all."""
     job = member.job
     if job.settings.gang_scheduler.lower() == VOLCANO:
-        queue = job.policy.scheduling.queue
         marks = {
             "volcano.sh/job-name": job.name,
             "volcano.sh/job-version": "0",
-            "volcano.sh/queue-name": queue,
+            "volcano.sh/queue-name": job.queue,
         }
         pod = template.with_metadata(pod, annotations=marks)
-    worker = job.replicas.get("worker")
-    if worker is None or worker.template.get("spec", {}).get("schedulerName") != VOLCANO:
+    templates = [job.replicas[role].template for role in training if role in job.replicas]
+    if VOLCANO not in [declared.get("spec", {}).get("schedulerName") for declared in templates]:
         return pod
     return template.with_metadata(template.with_spec(pod, schedulerName=VOLCANO), annotations={GROUP_NAME: job.name})

@@ -13,14 +13,14 @@ from typing import ClassVar
 
 from trainmaster.api import schema
 from trainmaster.api.framework import AGE, Companion, Count, Env, Framework, Role, Shared
-from trainmaster.api.job import Job, Member, Replica
+from trainmaster.api.job import Job, Member, Replica, ungrouped
 from trainmaster.api.problem import Advice, Problem, invalid, required
 from trainmaster.api.status import JobStatus
 from trainmaster.frameworks import paddle_batch_contract as contract
 from trainmaster.frameworks import paddle_batch_pod as pods
 from trainmaster.frameworks import paddle_batch_status as statuses
 from trainmaster.objects.meta import Json
-from trainmaster.objects.resource import CONFIG_MAPS
+from trainmaster.objects.resource import CONFIG_MAPS, Resource
 from trainmaster.objects.template import EnvValue
 
 CLEANED = {
@@ -67,7 +67,7 @@ class PaddleRoles(Framework):
     clean_pod_policy = clean_pod_policy_2021 = ""
     clean_pod_policies = ()
     env_in_every_container = replaces_evicted = False
-    replaces_deleted = restarts_by_template = starts_when_running = True
+    replaces_deleted = restarts_by_template = starts_when_running = deadline_while_waiting = True
     finalizers = ("finalizers.paddlepaddle.org",)
     host_ports = contract.PORTS
     companion_resources = (CONFIG_MAPS,)
@@ -86,9 +86,12 @@ class PaddleRoles(Framework):
         "sampleSetRef": schema.told(SAMPLE_SET, "The claim of this name is mounted into every replica."),
     }
 
+    def inherited(self, status: JobStatus) -> JobStatus:
+        return statuses.inherited(status, self.kind)
+
     def default(self, job: Job) -> Job:
         replicas = {role: self._defaulted(job, role, replica) for role, replica in job.replicas.items()}
-        return replace(_ungrouped(job), replicas=replicas)
+        return replace(ungrouped(job), replicas=replicas)
 
     def _defaulted(self, job: Job, role: str, replica: Replica) -> Replica:
         """Endpoints that are names outlive a container; addresses do too, but that is for the user to rely on."""
@@ -100,10 +103,21 @@ class PaddleRoles(Framework):
 
     def validate(self, job: Job) -> Iterator[Problem]:
         if contract.is_elastic(job) and not job.has("worker"):
-            yield required("spec.worker", "must be present, because spec.elastic lets the number of workers change")
+            why = "must be present, because spec.elastic lets the number of workers change"
+            yield required(self.path("worker"), why)
         samples = job.spec.get("sampleSetRef")
         if samples and ":" in samples["mountPath"]:
             yield invalid("spec.sampleSetRef.mountPath", samples["mountPath"], "must not contain ':'")
+        if samples:
+            yield from self._namesakes(job, samples["name"])
+
+    def _namesakes(self, job: Job, samples: str) -> Iterator[Problem]:
+        """Two volumes of one name would be refused by the API server, pod by pod."""
+        for role, replica in job.replicas.items():
+            for index, volume in enumerate(replica.template.get("spec", {}).get("volumes", ())):
+                if volume.get("name") == samples:
+                    path = f"{self.path(role)}.template.spec.volumes[{index}].name"
+                    yield invalid(path, samples, "is the name of the volume of spec.sampleSetRef; take one of them out")
 
     def advice(self, job: Job) -> Iterator[Advice]:
         policy = job.policy.clean_pod_policy
@@ -150,7 +164,11 @@ class PaddleRoles(Framework):
         return "Collective" if job.count("worker") > 1 else "Single"
 
     def decorate(self, pod: Json, member: Member) -> Json:
-        return pods.decorate(pod, member)
+        return pods.decorate(pod, member, self.scheduling(member.job))
+
+    def scheduling(self, job: Job) -> Iterable[str]:
+        """The roles whose templates say who schedules the job."""
+        return ("worker",)
 
     def service(self, body: Json, member: Member) -> Json | None:
         return pods.service(body, member)
@@ -163,6 +181,10 @@ class PaddleRoles(Framework):
 
     def companions(self, job: Job) -> Iterable[Companion]:
         return contract.gate(job, self.variables(job))
+
+    def claims(self, job: Job) -> Iterable[tuple[Resource, str]]:
+        """Of another's ConfigMap of the job's name pods would start at once, with an environment that is not theirs."""
+        return () if contract.is_elastic(job) else ((CONFIG_MAPS, job.name),)
 
     def variables(self, job: Job) -> Mapping[str, str]:
         return contract.variables(job, self.parties(job))
@@ -193,6 +215,11 @@ class PaddleRoles(Framework):
         on_completion, on_failure = CLEANED.get(job.policy.clean_pod_policy, CLEANED["Never"])
         return on_completion if succeeded else on_failure
 
+    def cleaning_at_limit(self, job: Job) -> str:
+        """Left alone, a job past its limit would go on. Only who says Never wants to see that."""
+        is_said = job.policy.clean_pod_policy not in ("", "OnCompletion")
+        return self.cleaning(job, succeeded=False) if is_said else "Running"
+
     def report(self, job: Job, status: JobStatus, counts: Mapping[str, Count]) -> Json:
         return statuses.report(job, status, self.mode(job) if job.replicas else "")
 
@@ -208,12 +235,3 @@ class PaddleRoles(Framework):
 
 def _elastic_id(job: Job) -> str:
     return f"{job.namespace}-{job.name}"
-
-
-def _ungrouped(job: Job) -> Job:
-    """A job that names another scheduler than the operator's is left to that one as a whole."""
-    gang = job.settings.gang_scheduler.lower()
-    named = {
-        str(replica.template.get("spec", {}).get("schedulerName", "")).lower() for replica in job.replicas.values()
-    }
-    return job if named <= {"", gang} else replace(job, settings=replace(job.settings, gang_scheduler=""))

@@ -6,7 +6,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import structs
+
 from trainmaster.api import schema
+from trainmaster.api import status as statuses
 from trainmaster.api.job import Job
 from trainmaster.api.status import JobStatus
 from trainmaster.frameworks.paddle_batch_pod import COORDINATOR
@@ -32,7 +35,19 @@ FIELDS: Json = {
     "tasks": schema.told(schema.mapping(_ROLE), "How the tasks stand, by name."),
 }
 
+ENDS = {"Completed": True, "Failed": False}
+"""Phases that a job never leaves, and whether it has succeeded."""
+
 Tallies = Mapping[str, Counter[str]]
+
+
+def inherited(status: JobStatus, kind: str) -> JobStatus:
+    """paddle-operator wrote phases and no conditions. The phase is left out, to be told anew with the condition."""
+    succeeded = ENDS.get(str(status.report.get("phase")))
+    if succeeded is None or status.is_finished:
+        return status
+    told = {field: value for field, value in status.report.items() if field != "phase"}
+    return statuses.inherited(structs.replace(status, report=told), kind, succeeded=succeeded)
 
 
 def tallies(job: Job) -> Tallies:

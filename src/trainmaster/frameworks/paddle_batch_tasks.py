@@ -46,6 +46,9 @@ class PaddleTasks(PaddleRoles):
         yield from super().validate(job)
         if job.spec.get("mode") not in MODES:
             yield unsupported("spec.mode", job.spec.get("mode"), MODES)
+        for role in PaddleRoles.roles:
+            if role.name in job.spec:
+                yield forbidden(f"spec.{role.name}", "must not stand beside spec.tasks; make it one of them")
         given = [task["name"] for task in _tasks(job.spec)]
         for name in dict.fromkeys(given):
             if not names.is_dns_1035(name):
@@ -104,6 +107,9 @@ class PaddleTasks(PaddleRoles):
     def awaited(self, job: Job) -> Iterable[str]:
         working = [role for role in job.replicas if self._party(job, role) != "PSERVER" and job.count(role)]
         return working or job.replicas
+
+    def scheduling(self, job: Job) -> Iterable[str]:
+        return self.awaited(job)
 
     def may_start(self, role: str, job: Job, counts: Mapping[str, Count]) -> bool:
         """In order means: once those before have addresses. They could not run yet, for all wait for everybody's."""

@@ -13,8 +13,10 @@ from trainmaster.api.problem import Advice, Problem, forbidden, invalid, require
 from trainmaster.frameworks.pytorch_wait import init_containers
 from trainmaster.objects import template
 from trainmaster.objects.meta import Json
+from trainmaster.objects.number import number_of
 from trainmaster.objects.resource import HORIZONTAL_POD_AUTOSCALERS
 
+MOST_PROCESSES = 999_999
 PAIR = schema.record(
     {"key": schema.told(schema.STRING, "Its name."), "value": schema.told(schema.STRING, "Its value.")}
 )
@@ -141,11 +143,11 @@ def _master_env(member: Member) -> dict[str, template.EnvValue]:
 
 def _processes(text: str) -> int:
     """How many processes a node runs, as far as we can know: `auto`, `cpu` and `gpu` are torchrun's to resolve."""
-    return int(text) if _is_count(text) else 1
+    return number_of(text, MOST_PROCESSES) or 1
 
 
 def _is_count(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) < 7 and int(text) > 0
+    return bool(number_of(text, MOST_PROCESSES))
 
 
 def _elastic_env(job: Job, policy: Json) -> dict[str, template.EnvValue]:

@@ -4,7 +4,7 @@ training-operator 1.9 runs `nslookup` in alpine, which every worker must pull, a
 wait in the worker's own image, for half an hour at most, until the master's name resolves: that is, until its pod has
 an address. We do not try its port: a connection that comes and goes is one that the master's program has to cope with,
 and not every program does. torch itself retries a port that is not open yet. Should the image have no Python, the wait
-is skipped.
+is skipped. What is waited for is said after five seconds, then once a minute: more would drown why it does not come.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ NAME = "init-pytorch"
 
 _WAIT = """\
 import socket, sys, time
-for _ in range(1800):
+for second in range(1800):
     try:
         socket.getaddrinfo(sys.argv[1], None)
         sys.exit()
     except OSError:
-        print("waiting for the name", sys.argv[1], flush=True)
+        if second % 60 == 5:
+            print("waiting for the name", sys.argv[1], flush=True)
         time.sleep(1)
 sys.exit("the master has had no address for half an hour")
 """

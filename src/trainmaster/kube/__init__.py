@@ -2,7 +2,7 @@
 
 Down to the server: `client` (the verbs), `codec` (JSON to values), `transport` (requests to answers), `connections` and
 `http1` (bytes), `config` and `credentials` (where, and who we are), `errors` (the tree of refusals). From the server:
-`watch` (list, then watch, for ever) and `cache` (what it saw, indexed).
+`discovery` (what it serves), `watch` (list, then watch, for ever) and `cache` (what it saw, indexed).
 On top: `queue` (keys whose turn it is), `controller` (workers that reconcile them), `manager` (what starts and stops
 when), `lease` (who leads), `recorder` (Kubernetes events). For people: `logs`, `metrics`, `health`
 (with `pages`).

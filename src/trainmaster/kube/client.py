@@ -80,6 +80,7 @@ class Client:
         timeout: float = 60.0,
         random: Callable[[], float] = randomness.random,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        permit: Callable[[], None] = lambda: None,
     ) -> None:
         self._transport = transport
         self._observer = observer or _unobserved
@@ -87,6 +88,20 @@ class Client:
         self._timeout = timeout
         self._random = random
         self._sleep = sleep
+        self._permit = permit
+
+    def fenced(self, permit: Callable[[], None]) -> Client:
+        """The same client, for one who may lose the right to write: `permit` is asked before every attempt of a write
+        and raises where there may be none. A process that was frozen may wake up in the middle of its repeats."""
+        return Client(
+            self._transport,
+            observer=self._observer,
+            max_retries=self._max_retries,
+            timeout=self._timeout,
+            random=self._random,
+            sleep=self._sleep,
+            permit=permit,
+        )
 
     async def get(self, resource: Resource, name: str, namespace: str = "", *, type: type[T] = _DICT) -> T:
         request = self._request("GET", resource.path(namespace, name))
@@ -293,6 +308,8 @@ class Client:
 
     async def _attempt(self, request: Request, plural: str) -> Response:
         """The answer if it is a yes; a no is raised."""
+        if request.method != "GET":
+            self._permit()
         clock = asyncio.get_running_loop().time
         started = clock()
         try:

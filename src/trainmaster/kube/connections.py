@@ -15,7 +15,6 @@ from trainmaster.kube.http1 import Answer, Connection, Disconnected
 KEPT = 90.0
 """Seconds that a free connection is kept; kube-apiserver closes after 180."""
 
-_REPEATABLE = ("GET", "PUT", "DELETE")
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -74,9 +73,9 @@ class Connections:
             try:
                 return await kept.exchange(request), kept
             except Disconnected:
-                # The server may have closed it just as we began. What it did with our words, if they reached it at
-                # all, must not matter.
-                if method not in _REPEATABLE:
+                # The server may have closed it just as we began. Whether a write may be sent twice, and whether we
+                # may still write at all, `client` knows.
+                if method != "GET":
                     raise
         connection = await self._open(tls)
         return await connection.exchange(request), connection

@@ -34,6 +34,7 @@ class Meta(Struct, frozen=True, gc=False, rename="camel"):
     generation: int = 0
     creation_timestamp: str = ""
     deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     owner_references: tuple[OwnerReference, ...] = ()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
+from trainmaster.objects import timestamp
 from trainmaster.objects.meta import Meta
 
 
@@ -62,6 +63,16 @@ class Pod(Struct, frozen=True, gc=False):
     @property
     def is_finished(self) -> bool:
         return self.status.phase in ("Succeeded", "Failed")
+
+    @property
+    def was_stopped(self) -> bool:
+        """Whether somebody deleted it while it ran. Whatever code it then ended with, its work was not done: programs
+        that save their state on SIGTERM end with 0."""
+        due = timestamp.parse(self.metadata.deletion_timestamp)
+        told = due - (self.metadata.deletion_grace_period_seconds or 0) if due is not None else None
+        states = (status.state.terminated for status in self.status.container_statuses)
+        ends = (timestamp.parse(state.finished_at) for state in states if state is not None)
+        return told is not None and max((end for end in ends if end is not None), default=0.0) >= told
 
     @property
     def is_ready(self) -> bool:

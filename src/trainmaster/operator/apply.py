@@ -3,7 +3,8 @@
 Status first, if it changed: its resourceVersion makes the server refuse a plan made from a stale picture before
 anything was done. Then deletes, then patches and creates stage by stage, each stage at once; events last, so that
 they never tell of what did not happen. Every answer goes into the caches before the next reconcile reads them.
-A failed action does not stop its neighbours; the reconcile as a whole is then tried again.
+A failed action does not stop its neighbours, but the stages after it: pods must not meet a stranger's files under
+the names of the job's own. The reconcile as a whole is then tried again.
 """
 
 from __future__ import annotations
@@ -18,18 +19,21 @@ from trainmaster.api import status
 from trainmaster.api.framework import Framework
 from trainmaster.api.job import Job
 from trainmaster.engine import labels
-from trainmaster.engine.actions import Action, Create, Delete, Patch
+from trainmaster.engine.actions import Action, Claim, Create, Delete, Patch
 from trainmaster.engine.plan import Plan
 from trainmaster.kube.client import Client
 from trainmaster.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from trainmaster.kube.recorder import EventType, Reference
 from trainmaster.objects.meta import Object, Stored
-from trainmaster.objects.resource import Resource
+from trainmaster.objects.resource import PODS, Resource
 from trainmaster.operator.metrics import JobMetrics
 from trainmaster.operator.observe import World
 
-IN_FLIGHT = 32
-"""Writes under way at once, over all jobs."""
+IN_FLIGHT = 24
+"""Actions under way at once, over all jobs of a kind: each holds a connection, and a connection 300 KB."""
+
+IN_FLIGHT_OF_ONE = 16
+"""The same of one job, so that a job of a thousand replicas does not keep the others waiting."""
 
 
 class NotLeading(KubeError):
@@ -63,7 +67,7 @@ class Applier:
         metrics: JobMetrics,
         may_write: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._client = client
+        self._client = client.fenced(self._check_leading)
         self._world = world
         self._recorder = recorder
         self._metrics = metrics
@@ -75,12 +79,26 @@ class Applier:
             return
         for mark in plan.marks:
             self._metrics.marked(mark, job.namespace, framework.name)
-        outcome = await self._carry_out(plan.actions, job)
+        taken = [error for claim in plan.claims if (error := await self._conflict(claim, job)) is not None]
+        outcome = await self._carry_out([a for a in plan.actions if not taken or not _makes_pod(a)], job)
         for event in plan.events:
             self._tell(job, event.type, event.reason, event.message, repeat=event.repeat)
         self._report(job, outcome)
-        if outcome.failed:
-            raise ExceptionGroup("some actions failed", [error for _, error in outcome.failed])
+        if outcome.failed or taken:
+            raise ExceptionGroup("some actions failed", [*taken, *(error for _, error in outcome.failed)])
+
+    async def _conflict(self, claim: Claim, job: Job) -> NameTaken | None:
+        """Users hear of it: until then they see a job that does nothing."""
+        kind = self._world.type(claim.resource)
+        try:
+            held: Stored = await self._client.get(claim.resource, claim.name, job.namespace, type=kind)
+        except NotFound:
+            return None
+        if held.metadata.is_controlled_by(job.meta.uid):
+            return None
+        error = _taken(claim.resource, held)
+        self._tell(job, "Warning", f"FailedCreate{claim.resource.kind}", f"Error creating: {error}", repeat=False)
+        return error
 
     async def _write_status(self, job: Job, plan: Plan) -> bool:
         """Whether the job is still there to act for."""
@@ -108,15 +126,17 @@ class Applier:
         return True
 
     async def _carry_out(self, actions: Sequence[Action], job: Job) -> Outcome:
-        outcome = Outcome()
+        outcome, lane = Outcome(), asyncio.Semaphore(IN_FLIGHT_OF_ONE)
         for _, stage in groupby(sorted(actions, key=_order), key=_order):
             async with asyncio.TaskGroup() as group:
                 for action in stage:
-                    group.create_task(self._attempt(action, job, outcome), name=f"write {action.name}")
+                    group.create_task(self._attempt(action, job, outcome, lane), name=f"write {action.name}")
+            if outcome.failed:
+                break
         return outcome
 
-    async def _attempt(self, action: Action, job: Job, outcome: Outcome) -> None:
-        async with self._slots:
+    async def _attempt(self, action: Action, job: Job, outcome: Outcome, lane: asyncio.Semaphore) -> None:
+        async with lane, self._slots:
             try:
                 self._check_leading()
                 is_news = await self._do(action, job)
@@ -161,10 +181,7 @@ class Applier:
         resource, kind = action.resource, self._world.type(action.resource)
         held: Stored = await self._client.get(resource, action.name, job.namespace, type=kind)
         if not held.metadata.is_controlled_by(job.meta.uid):
-            raise NameTaken(
-                f'{resource.plural} "{action.name}" already exists and belongs to {_owner(held)}; '
-                f"rename the job, or remove that object"
-            )
+            raise _taken(resource, held)
         wanted = action.body["metadata"].get("labels", {})
         if labels.JOB_NAME not in wanted or labels.JOB_NAME in held.metadata.labels:
             return held, True
@@ -235,6 +252,17 @@ def _named(noun: str, names: Sequence[str]) -> str:
     """`pod: a`, `pods: a, b`, in the wording that scripts know from upstream."""
     word = {"Pod": "pod", "Service": "service", "Job": "job"}.get(noun, noun)
     return f"{word}: {names[0]}" if len(names) == 1 else f"{word}s: {', '.join(names)}"
+
+
+def _makes_pod(action: Action) -> bool:
+    return isinstance(action, Create) and action.resource == PODS
+
+
+def _taken(resource: Resource, held: Stored) -> NameTaken:
+    return NameTaken(
+        f'{resource.plural} "{held.metadata.name}" already exists and belongs to {_owner(held)}; '
+        f"rename the job, or remove that object"
+    )
 
 
 def _owner(held: Stored) -> str:

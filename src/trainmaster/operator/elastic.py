@@ -1,7 +1,8 @@
 """Values that a job's own processes watch in an etcd, kept as the job has them: how many workers it is to have now.
 
 A value is changed only where its key stands already: the processes make it when they start, and before that there is
-nobody to tell. Spoken is etcd's JSON gateway, over the same transport as everything else.
+nobody to tell. Nothing says when they have, so it is asked for again. Spoken is etcd's JSON gateway, over the same
+transport as everything else.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -38,11 +40,20 @@ def over_http(endpoint: str) -> Transport:
     return HttpTransport(Config(server=url_of(endpoint)))
 
 
+@dataclass(frozen=True, slots=True)
+class Followed:
+    changed: tuple[Shared, ...] = ()
+    missing: tuple[Shared, ...] = ()
+    """Whose keys nobody has made yet."""
+
+
 class Etcd:
-    """A member that does not answer is passed over for the next one. `run` closes what was opened, when it is ended."""
+    """A member that does not answer as it should is passed over for the next one, which is then the first to be asked.
+    `run` closes what was opened, when it is ended."""
 
     def __init__(self, endpoints: Sequence[str], connect: Callable[[str], Transport] = over_http) -> None:
         self._members = [connect(endpoint) for endpoint in endpoints]
+        self._first = 0
 
     async def run(self) -> None:
         try:
@@ -51,15 +62,17 @@ class Etcd:
             for member in self._members:
                 await member.close()
 
-    async def follow(self, wanted: Iterable[Shared]) -> list[Shared]:
-        """Brings the values up to date; says which of them had to change."""
-        changed = []
+    async def follow(self, wanted: Iterable[Shared]) -> Followed:
+        """Brings the values up to date."""
+        changed, missing = [], []
         for value in wanted:
             held = await self._get(value.key)
-            if held is not None and held != value.value:
+            if held is None:
+                missing.append(value)
+            elif held != value.value:
                 await self._ask("put", {"key": _encoded(value.key), "value": _encoded(value.value)})
                 changed.append(value)
-        return changed
+        return Followed(tuple(changed), tuple(missing))
 
     async def _get(self, key: str) -> str | None:
         found = (await self._ask("range", {"key": _encoded(key)})).get("kvs") or []
@@ -73,13 +86,19 @@ class Etcd:
             body=msgspec.json.encode(question),
             timeout=TIMEOUT,
         )
-        *others, last = self._members
-        for member in others:
+        *others, last = range(self._first, self._first + len(self._members))
+        for turn in others:
             try:
-                return await _answer(member, request)
-            except Unreachable as error:
+                return await self._answer(turn, request)
+            except (Unreachable, EtcdError) as error:
                 log.warning("etcd member does not answer", error=str(error))
-        return await _answer(last, request)
+        return await self._answer(last, request)
+
+    async def _answer(self, turn: int, request: Request) -> dict[str, Any]:
+        number = turn % len(self._members)
+        answer = await _answer(self._members[number], request)
+        self._first = number
+        return answer
 
 
 async def _answer(member: Transport, request: Request) -> dict[str, Any]:

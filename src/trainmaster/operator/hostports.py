@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
+from enum import Enum
 
 from trainmaster.api.framework import Framework
 from trainmaster.api.job import Job
@@ -16,6 +17,7 @@ from trainmaster.api.status import status_of
 from trainmaster.engine.actions import Event, Patch
 from trainmaster.engine.plan import Plan
 from trainmaster.objects.meta import Meta
+from trainmaster.objects.number import number_of
 from trainmaster.objects.resource import Resource
 from trainmaster.operator.apply import Applier
 from trainmaster.operator.observe import World
@@ -28,12 +30,17 @@ class BadRange(ValueError):
     """Two numbers were asked for."""
 
 
+class Provision(Enum):
+    HAD = "had"
+    DEALT = "dealt"  # the change of the job's annotation brings it back
+    NONE_LEFT = "none left"
+
+
 def parse_range(text: str) -> tuple[int, int]:
     """`35000,65000`, the first and the last port."""
-    parts = [part.strip() for part in text.split(",")]
-    if len(parts) == 2 and all(part.isdecimal() for part in parts):
-        first, last = int(parts[0]), int(parts[1])
-        if 0 < first <= last <= HIGHEST:
+    ports = [number_of(part.strip(), HIGHEST) for part in text.split(",")]
+    match ports:
+        case [int(first), int(last)] if 0 < first <= last:
             return first, last
     raise BadRange(f"--port-range {text}: must be the first and the last port, such as 35000,65000")
 
@@ -49,30 +56,27 @@ def free_port(ports: tuple[int, int], size: int, taken: Iterable[range]) -> int 
 
 
 def port_in(meta: Meta, size: int) -> int | None:
-    text = meta.annotations.get(ANNOTATION, "")
-    return int(text) if text.isdecimal() and 0 < int(text) <= HIGHEST + 1 - size else None
+    return number_of(meta.annotations.get(ANNOTATION, ""), HIGHEST + 1 - size) or None
 
 
 class HostPorts:
     def __init__(self, world: World, frameworks: Iterable[Framework], ports: tuple[int, int]) -> None:
         self._world, self._ports = world, ports
-        self._sizes: dict[Resource, int] = {
-            resource: framework.host_ports
-            for framework in frameworks
-            for resource in framework.served
-            if framework.host_ports
+        self._users: dict[Resource, Framework] = {
+            resource: framework for framework in frameworks for resource in framework.served if framework.host_ports
         }
         self._dealing = asyncio.Lock()
 
-    async def provide(self, framework: Framework, job: Job, applier: Applier) -> bool:
-        """Whether the job has what it needs. If not, it will: the change of its annotation brings it back."""
+    async def provide(self, framework: Framework, job: Job, applier: Applier) -> Provision:
         if not framework.wants_host_ports(job) or job.status.is_finished or job.meta.is_terminating:
-            return True
+            return Provision.HAD
         async with self._dealing:
             made = self._dealt(framework, job)
             if made is not None:
                 await applier.apply(framework, job, made)
-        return made is None
+        if made is None:
+            return Provision.HAD
+        return Provision.DEALT if made.actions else Provision.NONE_LEFT
 
     def _dealt(self, framework: Framework, job: Job) -> Plan | None:
         size, taken = framework.host_ports, list(self._taken(job))
@@ -90,12 +94,13 @@ class HostPorts:
         return Plan(job.status, (Patch(job.resource, job.meta, body),))
 
     def _taken(self, besides: Job) -> Iterator[range]:
-        for resource, size in self._sizes.items():
+        for resource, framework in self._users.items():
+            size = framework.host_ports
             for stored in self._world.jobs[resource].values():
                 port, uid = port_in(stored.metadata, size), stored.metadata.uid
                 if port is None or uid == besides.meta.uid:
                     continue
-                if not status_of(stored.at("status")).is_finished or self._world.pods_of(uid):
+                if not framework.inherited(status_of(stored.at("status"))).is_finished or self._world.pods_of(uid):
                     yield range(port, port + size)
 
 

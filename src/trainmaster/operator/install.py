@@ -15,7 +15,7 @@ from trainmaster.objects.meta import Json
 from trainmaster.objects.resource import EVENTS, JOBS, LEASES, PODS, PRIORITY_CLASSES, SERVICES, Resource
 from trainmaster.operator import install_webhooks
 
-NAME = "trainmaster"
+NAME, HOME = "trainmaster", "trainmaster-system"
 LABELS = {"app.kubernetes.io/name": NAME, "control-plane": NAME}
 USER = 65532
 """Uid and gid in our image: nobody's, on any machine."""
@@ -27,7 +27,7 @@ READ_VERBS = ("list", "watch")
 @dataclass(frozen=True, slots=True)
 class Installation:
     frameworks: tuple[Framework, ...]
-    namespace: str = "trainmaster-system"
+    namespace: str = HOME
     watch_namespace: str = ""
     """Confine the operator to this namespace: rights are then given there only."""
 
@@ -44,6 +44,14 @@ class Installation:
 
     webhook_failure_policy: str = "Ignore"
     """What happens to jobs while no webhook answers: `Ignore` lets them in, `Fail` keeps them out."""
+
+    name_outside: str = NAME
+    """Of what lies beyond the operator's own namespace, where it would meet what another installation has there."""
+
+
+def name_outside(namespace: str) -> str:
+    """A name for what lies beyond this namespace that no installation in another one takes."""
+    return NAME if namespace == HOME else f"{NAME}-{namespace}"
 
 
 def manifests(installation: Installation) -> Iterator[Json]:
@@ -112,16 +120,16 @@ def _rules(resources: Iterable[Resource], verbs: tuple[str, ...], subresource: s
 
 
 def _rights(installation: Installation) -> Iterator[Json]:
-    scope = installation.watch_namespace
-    yield from _granted(installation, NAME, rules(installation), scope)
+    scope, name = installation.watch_namespace, installation.name_outside
+    yield from _granted(installation, name, rules(installation), scope)
     if gang.resource_of(Settings(gang_scheduler=installation.gang_scheduler_name)) is not None:
         # PriorityClasses belong to no namespace, so the right to read them cannot either.
-        yield from _granted(installation, f"{NAME}-priorities", [*_rules([PRIORITY_CLASSES], READ_VERBS)], "")
+        yield from _granted(installation, f"{name}-priorities", [*_rules([PRIORITY_CLASSES], READ_VERBS)], "")
     if scope:
         # To tell jobs elsewhere that nobody runs them. The operator also works where this is taken away from it.
         jobs = [resource for framework in installation.frameworks for resource in framework.served]
         granted = [*_rules(jobs, ("list",)), *_rules([EVENTS], ("create", "patch"))]
-        yield from _granted(installation, f"{NAME}-outside", granted, "")
+        yield from _granted(installation, f"{name}-outside", granted, "")
     leases = [*_rules([LEASES], ("get", "create", "update"))]
     yield from _granted(installation, f"{NAME}-leader-election", leases, installation.namespace)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from trainmaster.objects.meta import Json
 from trainmaster.objects.resource import SECRETS, Resource
 from trainmaster.operator.webhook import CREATE, UPDATE, versions_of
-from trainmaster.operator.webhook_protocol import DEFAULT, MUTATING, NAME, REGISTRATION, VALIDATE, VALIDATING
+from trainmaster.operator.webhook_protocol import DEFAULT, MUTATING, REGISTRATION, VALIDATE, VALIDATING
 
 if TYPE_CHECKING:
     from trainmaster.operator.install import Installation
@@ -32,12 +32,12 @@ def webhooks(installation: Installation, account: str, labels: Mapping[str, str]
     """In an order in which it can be applied. `account` is the operator's, `labels` are those of its pods."""
     if not installation.webhooks:
         return
-    namespace = installation.namespace
-    here = {"name": NAME, "namespace": namespace, "labels": dict(labels)}
-    everywhere = {"name": NAME, "labels": dict(labels)}
+    namespace, name = installation.namespace, name_of(installation)
+    here = {"name": name, "namespace": namespace, "labels": dict(labels)}
+    everywhere = {"name": name, "labels": dict(labels)}
     yield {"apiVersion": "v1", "kind": "Secret", "metadata": here, "type": "Opaque"}
-    yield from _granted(here, [_rule(SECRETS.group, SECRETS.plural)], account, namespace)
-    registrations = _rule(REGISTRATION, VALIDATING.plural, MUTATING.plural)
+    yield from _granted(here, [_rule(name, SECRETS.group, SECRETS.plural)], account, namespace)
+    registrations = _rule(name, REGISTRATION, VALIDATING.plural, MUTATING.plural)
     yield from _granted(everywhere, [registrations], account, namespace)
     ports = [{"name": "webhook", "port": 443, "targetPort": "webhook", "protocol": "TCP"}]
     yield {"apiVersion": "v1", "kind": "Service", "metadata": here, "spec": {"selector": dict(labels), "ports": ports}}
@@ -46,11 +46,16 @@ def webhooks(installation: Installation, account: str, labels: Mapping[str, str]
         yield _registration(installation, MUTATING, DEFAULT, everywhere)
 
 
+def name_of(installation: Installation) -> str:
+    """The registrations belong to no namespace, so two installations must not share it."""
+    return f"{installation.name_outside}-webhook"
+
+
 def arguments(installation: Installation) -> list[str]:
     """Flags of the operator."""
     if not installation.webhooks:
         return []
-    return [f"--webhook-bind-address=:{PORT}", f"--webhook-service={NAME}.{installation.namespace}"]
+    return [f"--webhook-bind-address=:{PORT}", f"--webhook-service={name_of(installation)}.{installation.namespace}"]
 
 
 def ports(installation: Installation) -> list[Json]:
@@ -58,8 +63,8 @@ def ports(installation: Installation) -> list[Json]:
     return [{"name": "webhook", "containerPort": PORT, "protocol": "TCP"}] if installation.webhooks else []
 
 
-def _rule(group: str, *plurals: str) -> Json:
-    return {"apiGroups": [group], "resources": list(plurals), "resourceNames": [NAME], "verbs": list(_VERBS)}
+def _rule(name: str, group: str, *plurals: str) -> Json:
+    return {"apiGroups": [group], "resources": list(plurals), "resourceNames": [name], "verbs": list(_VERBS)}
 
 
 def _granted(metadata: Json, rules: list[Json], account: str, namespace: str) -> Iterator[Json]:
@@ -69,13 +74,13 @@ def _granted(metadata: Json, rules: list[Json], account: str, namespace: str) ->
         "apiVersion": f"{_RBAC}/v1",
         "kind": f"{kind}Binding",
         "metadata": metadata,
-        "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": NAME},
+        "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": metadata["name"]},
         "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
     }
 
 
 def _registration(installation: Installation, resource: Resource, path: str, metadata: Json) -> Json:
-    service = {"name": NAME, "namespace": installation.namespace, "path": path, "port": 443}
+    service = {"name": metadata["name"], "namespace": installation.namespace, "path": path, "port": 443}
     webhook: dict[str, Any] = {
         "name": f"{path.removeprefix('/')}.trainmaster.dev",
         "admissionReviewVersions": ["v1"],

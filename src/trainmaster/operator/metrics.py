@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from trainmaster.engine.actions import Mark
+from trainmaster.objects.meta import Object
 from trainmaster.objects.resource import PODS, SERVICES, Resource
 
 LABELS = ("job_namespace", "framework")
@@ -20,6 +23,10 @@ class JobMetrics:
         self._mpi = {
             mark: Counter(f"mpi_operator_jobs_{mark}_total", f"MPIJobs {mark}", registry=registry) for mark in MARKS
         }
+        leads = "1 while this process holds the lease"
+        self._mpi_leads = Gauge("mpi_operator_is_leader", leads, registry=registry)
+        held = ("launcher", "namespace")
+        self._mpi_jobs = Gauge("mpi_operator_job_info", "1 for every MPIJob that there is", held, registry=registry)
         texts = {
             "created_pods": "Pods created",
             "deleted_pods": "Pods deleted",
@@ -37,6 +44,17 @@ class JobMetrics:
             self._mpi[mark].inc()
         if mark == "restarted":
             self._failed_pods.inc()
+
+    def leading(self, is_leader: Callable[[], bool]) -> None:
+        """Whom to ask, when somebody wants to know."""
+        self._mpi_leads.set_function(is_leader)
+
+    def on_mpi_job(self, old: Object | None, new: Object | None) -> None:
+        """Follows a cache of MPIJobs."""
+        if new is None and old is not None:
+            self._mpi_jobs.remove(f"{old.metadata.name}-launcher", old.metadata.namespace)
+        elif old is None and new is not None:
+            self._mpi_jobs.labels(f"{new.metadata.name}-launcher", new.metadata.namespace).set(1)
 
     def created(self, resource: Resource) -> None:
         self._count({PODS: "created_pods", SERVICES: "succeeded_service_creation"}, resource, "created_pod_groups")

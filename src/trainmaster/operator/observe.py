@@ -10,7 +10,7 @@ import msgspec
 from trainmaster.api.framework import Framework
 from trainmaster.api.job import Job
 from trainmaster.api.problem import Advice
-from trainmaster.engine import gang
+from trainmaster.engine import gang, labels
 from trainmaster.engine.observed import Observed
 from trainmaster.kube.cache import Cache
 from trainmaster.objects.meta import JobObject, Json, Object, PriorityClass, Service, Stored
@@ -28,6 +28,12 @@ def owner_index(stored: Stored) -> Iterable[str]:
     return (owner.uid,) if owner is not None else ()
 
 
+def pod_index(pod: Pod) -> Iterable[str]:
+    """Pods of a Kubernetes Job are found under the training job, too: they may outlive that Job."""
+    job = pod.metadata.annotations.get(labels.JOB_UID)
+    return (*owner_index(pod), job) if job else owner_index(pod)
+
+
 def owned() -> Mapping[str, Any]:
     return {OWNER: owner_index}
 
@@ -37,7 +43,7 @@ class World:
 
     def __init__(self, jobs: Iterable[Resource], others: Iterable[Resource]) -> None:
         self.jobs: dict[Resource, Cache[Object]] = {resource: Cache() for resource in jobs}
-        self.pods: Cache[Pod] = Cache(owned())
+        self.pods: Cache[Pod] = Cache({OWNER: pod_index})
         self.services: Cache[Service] = Cache(owned())
         self.priorities: Cache[PriorityClass] = Cache()
         self.others: dict[Resource, Cache[Object]] = {resource: Cache(owned()) for resource in others}
@@ -60,14 +66,17 @@ class World:
     def observe(self, framework: Framework, job: Job, advice: tuple[Advice, ...] = ()) -> Observed:
         uid = job.meta.uid
         jobs = self._delegates(framework, uid)
+        pods = self.pods_of(uid)
+        delegated = {pod.metadata.uid: pod for held in jobs for pod in self.pods_of(held.metadata.uid)}
+        delegated |= {pod.metadata.uid: pod for pod in pods if labels.JOB_UID in pod.metadata.annotations}
         return Observed(
             framework,
             job,
-            pods=self.pods_of(uid),
+            pods=pods,
             services=tuple(self.services.by(OWNER, uid)),
             companions=dict(self._companions(framework, job)),
             jobs=jobs,
-            delegated_pods=tuple(pod for held in jobs for pod in self.pods_of(held.metadata.uid)),
+            delegated_pods=tuple(delegated.values()),
             pod_group=self._pod_group(job),
             priorities={p.metadata.name: p.value for p in self.priorities.values()},
             advice=advice,

@@ -8,8 +8,10 @@ log, once, and that is all.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 
+from trainmaster.api import reading
+from trainmaster.api.framework import Framework
 from trainmaster.kube import logs
 from trainmaster.kube.client import Client
 from trainmaster.kube.errors import Forbidden, KubeError
@@ -17,6 +19,7 @@ from trainmaster.kube.recorder import EventType, Recorder, Reference
 from trainmaster.objects import timestamp
 from trainmaster.objects.meta import Object
 from trainmaster.objects.resource import Resource
+from trainmaster.operator.observe import decoded
 
 log = logs.get(__name__)
 
@@ -33,12 +36,12 @@ class Outside:
         self,
         client: Client,
         recorder: Recorder,
-        jobs: Iterable[Resource],
+        jobs: Mapping[Resource, Framework],
         namespace: str,
         now: Callable[[], float],
         is_leading: Callable[[], bool],
     ) -> None:
-        self._client, self._recorder, self._jobs = client, recorder, tuple(jobs)
+        self._client, self._recorder, self._jobs = client, recorder, jobs
         self._namespace, self._now, self._is_leading = namespace, now, is_leading
 
     async def run(self) -> None:
@@ -55,10 +58,10 @@ class Outside:
                 log.info("could not look into other namespaces", error=str(error))
 
     async def look(self) -> None:
-        for resource in self._jobs:
+        for resource, framework in self._jobs.items():
             page = await self._client.list(resource, resource_version="0", type=Object)
             for job in page.items:
-                if self._is_left_alone(job):
+                if self._is_left_alone(job) and not reading.is_managed_elsewhere(framework, decoded(job)):
                     self._tell(resource, job)
 
     def _is_left_alone(self, job: Object) -> bool:

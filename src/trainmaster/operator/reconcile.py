@@ -14,11 +14,12 @@ from trainmaster.api.status import status_of
 from trainmaster.engine.actions import Event
 from trainmaster.engine.plan import Plan, plan, plan_rejected
 from trainmaster.kube import logs
+from trainmaster.kube.errors import KubeError
 from trainmaster.objects.meta import Json, Object
 from trainmaster.objects.resource import Resource
 from trainmaster.operator.apply import Applier
 from trainmaster.operator.elastic import Etcd
-from trainmaster.operator.hostports import HostPorts
+from trainmaster.operator.hostports import HostPorts, Provision
 from trainmaster.operator.observe import World, decoded
 
 log = logs.get(__name__)
@@ -54,7 +55,8 @@ class Readings:
         generation, known = self._kept.pop(meta.uid, (0, None))
         if known is None or known.job is None or not meta.generation or generation != meta.generation:
             return self._read_anew(stored)
-        current = replace(known, job=replace(known.job, meta=meta, status=status_of(stored.at("status"))))
+        status = known.framework.inherited(status_of(stored.at("status")))
+        current = replace(known, job=replace(known.job, meta=meta, status=status))
         self._keep(stored, current)
         return current
 
@@ -100,26 +102,50 @@ class Reconciler:
             await self._reject(decoded(stored), read)
             return None
         job = read.job
-        if not await self._supplies.ports.provide(read.framework, job, self._applier):
+        ports = await self._supplies.ports.provide(read.framework, job, self._applier)
+        if ports is Provision.DEALT:
             return RETRY
         made = plan(self._world.observe(read.framework, job, read.advice), self._now())
+        if ports is Provision.NONE_LEFT:
+            made = _waiting(made)
         if made.marks:
             log.info("job changed", kind=job.kind, job=key, marks=made.marks)
         await self._applier.apply(read.framework, job, made)
-        if not made.status.is_finished and not job.meta.is_terminating:
-            await self._share(read.framework, job)
-        return made.wake_after
+        if self._supplies.etcd is None or made.status.is_finished or job.meta.is_terminating:
+            return made.wake_after
+        return _sooner(made.wake_after, await self._share(read.framework, job, self._supplies.etcd))
 
-    async def _share(self, framework: Framework, job: Job) -> None:
-        changed = await self._supplies.etcd.follow(framework.shared(job)) if self._supplies.etcd is not None else []
-        if changed:
-            events = tuple(Event("Normal", "Scaled", value.message) for value in changed)
+    async def _share(self, framework: Framework, job: Job, etcd: Etcd) -> float | None:
+        """Seconds until it is to be tried again, where it has to be."""
+        try:
+            followed = await etcd.follow(framework.shared(job))
+        except KubeError as error:
+            log.warning("etcd cannot be asked", job=job.meta.key, error=str(error))
+            message = f"the job's processes cannot be told how many they are to be: {error}"
+            events: tuple[Event, ...] = (Event("Warning", "EtcdUnreachable", message, repeat=False),)
+            retry: float | None = RETRY
+        else:
+            events = tuple(Event("Normal", "Scaled", value.message) for value in followed.changed)
+            retry = RETRY if followed.missing else None
+        if events:
             await self._applier.apply(framework, job, Plan(job.status, events=events))
+        return retry
 
     async def _reject(self, raw: Json, read: reading.Reading) -> None:
-        job = reading.bare(self._resource, raw, self._settings)
+        job = reading.bare(read.framework, self._resource, raw, self._settings)
         has_pods = bool(self._world.pods_of(job.meta.uid))
         made = plan_rejected(read.framework, job, read.problems, self._now(), has_pods=has_pods)
         if made.marks:
             log.info("job rejected", kind=job.kind, job=job.meta.key, problems=[str(p) for p in read.problems])
         await self._applier.apply(self._framework, job, made)
+
+
+def _waiting(made: Plan) -> Plan:
+    """The plan of a job that lacks what it needs: how it stands is told, and nothing is made for it."""
+    if made.status.is_finished:
+        return made
+    return replace(made, actions=(), wake_after=_sooner(made.wake_after, RETRY))
+
+
+def _sooner(one: float | None, other: float | None) -> float | None:
+    return min((wait for wait in (one, other) if wait is not None), default=None)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from trainmaster.api.framework import Framework
 from trainmaster.api.settings import Settings
 from trainmaster.engine import gang, labels
-from trainmaster.kube import logs
+from trainmaster.kube import discovery, logs
 from trainmaster.kube.client import Client
 from trainmaster.kube.controller import Controller
 from trainmaster.kube.errors import KubeError
@@ -32,7 +32,7 @@ from trainmaster.objects.resource import (
     SERVICES,
     Resource,
 )
-from trainmaster.operator import discovery, hostports
+from trainmaster.operator import hostports
 from trainmaster.operator.apply import Applier
 from trainmaster.operator.elastic import Etcd
 from trainmaster.operator.hostports import HostPorts
@@ -76,11 +76,14 @@ async def assemble(parts: Parts) -> World:
     _route(world, queues)
     _add_caches(parts, world, settings, missing)
     job_metrics = JobMetrics(parts.metrics.registry)
+    job_metrics.leading(lambda: parts.manager.is_leader)
+    for resource in (framework.resource for framework in parts.frameworks if framework.name == "mpi"):
+        world.jobs[resource].subscribe(job_metrics.on_mpi_job)
     supplies = _supplies(parts, world, settings)
     for framework in parts.frameworks:
         _add_controllers(parts, framework, settings, world, queues, job_metrics, supplies)
     if parts.options.namespace:
-        _look_outside(parts, frozenset(jobs) - missing)
+        _look_outside(parts, missing)
     parts.manager.on_synced(_rest)
     return world
 
@@ -168,11 +171,12 @@ def _add_controllers(
         )
 
 
-def _look_outside(parts: Parts, jobs: Iterable[Resource]) -> None:
+def _look_outside(parts: Parts, missing: frozenset[Resource]) -> None:
+    jobs = {one: framework for framework in parts.frameworks for one in framework.served if one not in missing}
     log.warning("watching one namespace only", namespace=parts.options.namespace)
     recorder = Recorder(parts.client, component="trainmaster", now=parts.now, on_result=parts.metrics.event)
     outside = Outside(
-        parts.client, recorder, sorted(jobs), parts.options.namespace, parts.now, lambda: parts.manager.is_leader
+        parts.client, recorder, jobs, parts.options.namespace, parts.now, lambda: parts.manager.is_leader
     )
     parts.manager.add_server(recorder, name="events outside")
     parts.manager.add_server(outside, name="outside")
@@ -199,9 +203,20 @@ def _route(world: World, queues: dict[Resource, WorkQueue[str]]) -> None:
         if owner is not None and owner.kind == JOBS.kind:  # the pod of a delegate: its Job's owner is concerned
             delegate = world.others[JOBS].get(f"{stored.metadata.namespace}/{owner.name}") if delegating else None
             owner = delegate.metadata.controller if delegate is not None else None
+            if owner is None:
+                on_leftover(stored)
         queue = by_owner.get((owner.api_version.partition("/")[0], owner.kind)) if owner else None
         if owner is not None and queue is not None:
             queue.add(f"{stored.metadata.namespace}/{owner.name}", after=COALESCE)
+
+    def on_leftover(stored: Stored) -> None:
+        """A pod whose Job is gone; the job that it once ran for waits until it is gone, too."""
+        uid = stored.metadata.annotations.get(labels.JOB_UID)
+        key = f"{stored.metadata.namespace}/{stored.metadata.labels.get(labels.JOB_NAME)}"
+        for resource, cache in world.jobs.items() if uid else ():
+            found = cache.get(key)
+            if found is not None and found.metadata.uid == uid:
+                queues[resource].add(key, after=COALESCE)
 
     def on_group(old: Object | None, new: Object | None) -> None:
         """PodGroups made by users have no owner: whatever job bears the name is concerned."""

@@ -161,7 +161,7 @@ def a_full_job(framework: Framework) -> dict[str, Any]:
         "label": "l",
     }
     plain = {"template": {"spec": {"containers": [{"name": main, "image": "example/train:1"}]}}}
-    leaders = [role.name for role in framework.roles if role.leader][-1:]
+    leaders = [role.name for role in framework.roles if role.leader or role.required][-1:]
     own: dict[str, Any] = {
         "TFJob": {"successPolicy": "AllWorkers", "enableDynamicWorker": True},
         "PyTorchJob": {"nprocPerNode": "2", "elasticPolicy": ELASTIC},
@@ -243,7 +243,7 @@ def check(framework: Framework, raw: dict[str, Any], chosen: Settings) -> None:
     if read.job is not None:
         made = plan(Observed(read.framework, read.job, advice=read.advice), NOW)
     else:
-        bare = reading.bare(framework.resource, raw, chosen)
+        bare = reading.bare(framework, framework.resource, raw, chosen)
         made = plan_rejected(framework, bare, read.problems, NOW, has_pods=False)
     assert written(made)
 

@@ -206,8 +206,8 @@ def test_a_replica_is_named_after_job_role_and_index(role: str, index: int, name
 
 
 @each_kind
-def test_pods_are_kept_by_default(kind: str) -> None:
-    assert the_least(kind).job.policy.clean_pod_policy == "None"
+def test_what_still_runs_at_the_end_is_ended_unless_the_job_says_otherwise(kind: str) -> None:
+    assert the_least(kind).job.policy.clean_pod_policy == "Running"
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_the_operators_of_2021_had_other_defaults(kind: str, policy: str) -> Non
         pytest.param("running", "Running", id="lower case"),
         pytest.param("ALL", "All", id="upper case"),
         pytest.param("", "All", id="empty is neither None nor Running"),
-        pytest.param(None, "None", id="null is unset"),
+        pytest.param(None, "Running", id="null is unset"),
     ],
 )
 def test_clean_pod_policy_is_read_in_any_case(written: str | None, policy: str) -> None:
@@ -481,7 +481,7 @@ def test_of_a_rejected_job_identity_and_status_remain() -> None:
     scene = the_least("TFJob")
     held = {"conditions": [{"type": "Created", "status": "True"}]}
 
-    job = reading.bare(scene.framework.resource, {**scene.manifest, "spec": 3, "status": held})
+    job = reading.bare(scene.framework, scene.framework.resource, {**scene.manifest, "spec": 3, "status": held})
 
     assert (job.name, job.namespace, job.meta.uid, job.kind) == ("job", "default", "job-uid", "TFJob")
     assert job.status.is_true("Created")

@@ -245,6 +245,15 @@ def test_an_unreadable_status_counts_as_none(raw: Any) -> None:
     assert status_of(raw) == JobStatus()
 
 
+def test_what_can_be_read_of_a_status_counts_though_a_part_of_it_cannot() -> None:
+    ended = {"type": "Succeeded", "status": "True"}
+
+    held = status_of({"conditions": [ended], "replicaStatuses": {"Worker": None}, "startTime": 7, "phase": "Completed"})
+
+    assert held.is_finished
+    assert (held.replica_statuses, held.start_time, held.report) == ({}, None, {"phase": "Completed"})
+
+
 def test_fields_of_other_operators_are_ignored() -> None:
     raw = {"replicaStatuses": {"Worker": {"active": 1, "labelSelector": {"matchLabels": {"a": "b"}}}}, "phase": "Ready"}
 

@@ -72,7 +72,7 @@ def test_a_job_without_a_name_is_told_so(kind: str) -> None:
 def test_the_replicas_must_be_there(kind: str) -> None:
     scene = with_replicas(kind, None)
 
-    assert scene.problems == [f"{path_to(kind).partition('[')[0]}: Required value: must be required"]
+    assert scene.problems == [f"{path_to(kind).partition('[')[0]}: Required value: is missing"]
 
 
 @each_kind
@@ -145,7 +145,7 @@ def test_every_container_must_have_an_image(kind: str, image: str | None) -> Non
     name = the_least(kind).framework.container
     scene = with_containers(kind, {"name": name, "image": "example/train:1"}, {"name": "side", "image": image})
 
-    assert scene.problems == [f"{path_to(kind)}.template.spec.containers[1].image: Required value: must be required"]
+    assert scene.problems == [f"{path_to(kind)}.template.spec.containers[1].image: Required value: is missing"]
 
 
 @each_kind
@@ -459,7 +459,7 @@ def test_elastic_fields_must_have_their_type(policy: dict[str, Any], problem: st
 def test_an_mxjob_must_state_its_mode() -> None:
     scene = the_least("MXJob").spec(jobMode=None)
 
-    assert scene.problems == ["spec.jobMode: Required value: must be required"]
+    assert scene.problems == ["spec.jobMode: Required value: is missing"]
 
 
 def test_the_mode_of_an_mxjob_is_training_or_tuning() -> None:

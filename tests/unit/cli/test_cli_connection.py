@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from trainmaster.cli import connection, delete
 from trainmaster.cli.app import app
-from trainmaster.cli.connection import Choice, Failure, config_of, in_words, tell
+from trainmaster.cli.connection import Choice, Failure, NoCluster, config_of, in_words, tell
 from trainmaster.cli.home import start_of
 from trainmaster.kube import errors
 
@@ -151,3 +151,11 @@ def test_a_session_knows_where_it_is(stage):
     stage.run("get", work, namespace="team")
 
     assert seen == [" in namespace team", ""]
+
+
+def test_a_context_without_any_kubeconfig_is_told_by_its_name(tmp_path):
+    with pytest.raises(NoCluster) as caught:
+        config_of(Choice(context="prod"), {"HOME": str(tmp_path)})
+
+    assert str(caught.value).startswith("--context prod: there is no kubeconfig that could have it")
+    assert "--kubeconfig FILE" in str(caught.value)

@@ -112,8 +112,27 @@ def test_each_symptom_has_its_remedy(stage, pods, capsys, status, remedy):
     assert remedy in last
 
 
-def test_an_invalid_job_is_told_to_be_corrected(stage, capsys):
-    bad = {"type": "Failed", "status": "True", "reason": "PyTorchJobFailedValidation", "message": "spec.x: Required"}
+@pytest.mark.parametrize("status", ["ended", "looping"])
+def test_a_cause_that_the_log_names_goes_before_advice_to_read_it(stage, pods, capsys, status):
+    stage.job(conditions=stage.conditions(("Created", "")))
+    state = pods.ended(1) if status == "ended" else pods.waiting("CrashLoopBackOff", "x", last=crashed())
+    stage.pod("worker-0", status=state, log=b"Traceback\nModuleNotFoundError: No module named 'torch'\n")
+
+    run(stage, "ddp")
+
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("What to do: The image of worker-0 has no Python module torch")
+
+
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        pytest.param("PyTorchJobFailedValidation", "spec.x: Required", id="by its reason"),
+        pytest.param("MSJobFailed", "MSJob failed validation because spec.x: Required", id="by its words"),
+    ],
+)
+def test_an_invalid_job_is_told_to_be_corrected(stage, capsys, reason, message):
+    bad = {"type": "Failed", "status": "True", "reason": reason, "message": message}
     stage.job(conditions=[bad])
 
     run(stage, "ddp")

@@ -4,6 +4,19 @@ import pytest
 
 from trainmaster.cli import hints, kinds
 from trainmaster.cli.documents import Document
+from trainmaster.cli.hints import Place
+
+HERE = Place("x:1")
+
+
+def text_of(hint):
+    assert hint is not None
+    return hint.text
+
+
+def is_final(hint):
+    assert hint is not None
+    return hint.is_final
 
 
 @pytest.mark.parametrize(
@@ -11,22 +24,58 @@ from trainmaster.cli.documents import Document
     [
         ("ModuleNotFoundError: No module named 'torch'", "has no module torch"),
         ("ModuleNotFoundError: No module named 'a.b'", "has no module a.b"),
+        ("/venv/bin/python3.11: No module named torch.distributed.run", "has no module torch.distributed.run"),
         ("python: can't open file '/app/train.py': [Errno 2] No such file or directory", 'files: {"/app": DIRECTORY}'),
-        ("python: can't open file '/train.py': [Errno 2] No such file or directory", 'files: {"/": DIRECTORY}'),
+        ("python: can't open file '/train.py': [Errno 2] No such file or directory", "there is no train.py in /,"),
+        ("sh: 1: horovodrun: not found", "there is no horovodrun in what stands for x:1"),
+        ("bash: line 1: mpirun: command not found", "there is no mpirun in what stands for x:1"),
+        ("/bin/sh: 3: mpirun: not found", "there is no mpirun in what stands for x:1"),
     ],
-    ids=["module", "inner module", "file", "file at the top"],
+    ids=["module", "inner module", "-m", "file", "file at the top", "sh", "bash", "sh by path"],
 )
-def test_a_line_that_says_what_is_missing_gives_a_hint(line, words):
-    assert words in hints.of_line(line, "x:1")
+def test_a_line_that_says_what_is_missing_gives_a_hint_that_is_final(line, words):
+    hint = hints.of_line(line, HERE)
+
+    assert words in text_of(hint)
+    assert is_final(hint)
 
 
 @pytest.mark.parametrize(
     "line",
-    ["", "step 3", "I caught ModuleNotFoundError: No module named 'x'", "can't open file '/a': Permission denied"],
-    ids=["empty", "ordinary", "quoted", "other cause"],
+    [
+        "OSError: [Errno 98] Address already in use",
+        "The server socket has failed to bind to 0.0.0.0:23456 (errno: 98 - Address already in use).",
+        "RuntimeError: server socket: EADDRINUSE",
+    ],
+    ids=["Python", "torch", "code"],
+)
+def test_a_port_that_is_taken_may_be_free_the_next_time(line):
+    assert hints.of_line(line, HERE) == hints.Hint(hints.PORT, is_final=False)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "step 3",
+        "I caught ModuleNotFoundError: No module named 'x'",
+        "can't open file '/a': Permission denied",
+        "the name was not found",
+        "sh: a and b: not found together",
+    ],
+    ids=["empty", "ordinary", "quoted", "other cause", "prose", "more prose"],
 )
 def test_other_lines_give_none(line):
-    assert hints.of_line(line, "x:1") == ""
+    assert hints.of_line(line, HERE) is None
+
+
+def test_a_file_that_a_mapped_directory_lacks_is_named_where_it_would_lie(tmp_path):
+    place = Place("x:1", {"/app": tmp_path, "/app/data": tmp_path / "else"})
+    line = "python: can't open file '/app/sub/train.py': [Errno 2] No such file or directory"
+
+    hint = hints.of_line(line, place)
+
+    assert text_of(hint).startswith(f"{tmp_path}/sub/train.py, which is /app/sub/train.py in the pods, does not exist")
 
 
 @pytest.mark.parametrize(
@@ -39,11 +88,60 @@ def test_other_lines_give_none(line):
     ids=["resource", "gang", "label"],
 )
 def test_a_pod_without_a_node_gives_the_line_that_would_find_it_one(message, words):
-    assert words in hints.of_warning("FailedScheduling", message, "x:1")
+    assert words in text_of(hints.of_warning("FailedScheduling", message, HERE))
+
+
+def test_a_program_that_is_nowhere_is_final():
+    message = 'Error: cannot start the container\'s command: exec: "torchrun": executable file not found in $PATH'
+
+    hint = hints.of_warning("Failed", message, HERE)
+
+    assert "there is no torchrun in what stands for x:1" in text_of(hint)
+    assert is_final(hint)
+
+
+@pytest.mark.parametrize(("is_limited", "given"), [(False, hints.Hint(hints.RESTARTED)), (True, None)])
+def test_restarts_without_end_are_told_of_unless_the_manifest_limits_them(is_limited, given):
+    assert hints.of_warning("BackOff", "Back-off restarting", Place(is_limited=is_limited)) == given
+
+
+def test_on_anothers_cluster_only_what_holds_there_is_hinted_at():
+    there = Place(is_here=False)
+
+    assert hints.of_line("ModuleNotFoundError: No module named 'torch'", there) is None
+    assert hints.of_warning("FailedScheduling", "needs 1 cpu, 0 free", there) is None
+    assert hints.of_warning("BackOff", "Back-off restarting", there) is not None
 
 
 def test_warnings_that_explain_themselves_give_none():
-    assert hints.of_warning("BackOff", "Back-off restarting failed container", "x:1") == ""
+    assert hints.of_warning("FailedMount", "no claim named x", HERE) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("ModuleNotFoundError: No module named 'torch'", "The image of worker-1 has no Python module torch"),
+        ("python: can't open file '/a/b.py': [Errno 2] No such file or directory", "has no file /a/b.py"),
+        ("sh: 1: mpirun: not found", "has no program mpirun"),
+        ("OSError: [Errno 98] Address already in use", "In worker-1, another process has that port"),
+    ],
+    ids=["module", "file", "program", "port"],
+)
+def test_a_log_read_later_gives_advice_that_holds_on_any_cluster(line, words):
+    assert words in hints.of_log(["starting", line, "bye"], "worker-1")
+
+
+def test_a_log_that_says_nothing_of_the_kind_gives_none():
+    assert hints.of_log(["starting", "bye"], "worker-1") == ""
+
+
+@pytest.mark.parametrize(
+    ("spec", "is_limited"),
+    [({"runPolicy": {"backoffLimit": 0}}, True), ({"backoffLimit": 2}, True), ({"runPolicy": {}}, False)],
+    ids=["zero", "flat", "none"],
+)
+def test_a_limit_of_restarts_is_found_where_it_may_stand(spec, is_limited):
+    assert hints.limits_restarts({"spec": spec}) is is_limited
 
 
 @pytest.mark.parametrize(

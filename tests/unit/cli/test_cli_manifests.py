@@ -42,7 +42,7 @@ def test_an_operator_for_msjobs_watches_all_namespaces_as_ms_operator_did() -> N
     objects = printed("--namespace", "ms-operator-system", "--enable-scheme", "msjob")
 
     (definition,) = of_kind(objects, "CustomResourceDefinition")
-    (rights,) = [item for item in of_kind(objects, "ClusterRole") if item["metadata"]["name"] == "trainmaster"]
+    (rights,) = of_kind(objects, "ClusterRole")
     jobs = {rule["apiGroups"][0] for rule in rights["rules"]} - {""}
     assert definition["metadata"]["name"] == "msjobs.mindspore.gitee.com"
     assert jobs == {"mindspore.gitee.com"}
@@ -53,7 +53,7 @@ def test_an_operator_for_msjobs_watches_all_namespaces_as_ms_operator_did() -> N
 def test_an_operator_for_msjobs_may_write_events_for_them() -> None:
     objects = printed("--namespace", "ms-operator-system", "--enable-scheme", "msjob")
 
-    (rights,) = [item for item in of_kind(objects, "ClusterRole") if item["metadata"]["name"] == "trainmaster"]
+    (rights,) = of_kind(objects, "ClusterRole")
     (events,) = [rule["verbs"] for rule in rights["rules"] if rule["resources"] == ["events"]]
     assert events == ["create", "patch"]
 
@@ -65,7 +65,7 @@ def test_the_watched_namespace_is_chosen_apart_from_the_place(jobs: str) -> None
     roles = {item["metadata"]["name"]: item["metadata"]["namespace"] for item in of_kind(objects, "Role")}
     (deployment,) = of_kind(objects, "Deployment")
     assert f"--namespace={jobs}" in flags(objects)
-    assert roles == {"trainmaster": jobs, "trainmaster-leader-election": "paddle-system"}
+    assert roles == {"trainmaster-paddle-system": jobs, "trainmaster-leader-election": "paddle-system"}
     assert deployment["metadata"]["namespace"] == "paddle-system"
 
 
@@ -74,3 +74,64 @@ def test_an_operator_that_watches_one_namespace_may_touch_no_pod_elsewhere() -> 
 
     everywhere = [rule for item in of_kind(objects, "ClusterRole") for rule in item["rules"]]
     assert not [rule for rule in everywhere if {"pods", "services"} & set(rule["resources"])]
+
+
+def identities(objects: list[dict[str, Any]]) -> set[tuple[str, str, str]]:
+    """What is applied, but for the definitions, which all installations share."""
+    return {
+        (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"])
+        for item in objects
+        if item["kind"] != "CustomResourceDefinition"
+    }
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param([], id="everywhere"),
+        pytest.param(["--watch-namespace", "research"], id="one namespace"),
+        pytest.param(["--gang-scheduler-name", "volcano"], id="gangs"),
+        pytest.param(["--webhooks", "all"], id="webhooks"),
+    ],
+)
+def test_two_installations_have_nothing_of_one_name(more: list[str]) -> None:
+    places = [[], ["--namespace", "paddle-system"], ["--namespace", "ms-operator-system"]]
+
+    first, second, third = (identities(printed(*place, *more)) for place in places)
+
+    assert not first & second | first & third | second & third
+
+
+@pytest.mark.parametrize("place", ["trainmaster-system", "paddle-system"])
+def test_every_binding_and_registration_names_what_is_there(place: str) -> None:
+    objects = printed("--namespace", place, "--webhooks", "all", "--gang-scheduler-name", "volcano")
+
+    names = {(kind, name) for kind, _, name in identities(objects)}
+    bound = {(item["roleRef"]["kind"], item["roleRef"]["name"]) for item in objects if "roleRef" in item}
+    services = {hook["clientConfig"]["service"]["name"] for item in objects for hook in item.get("webhooks", ())}
+    (flag,) = [flag for flag in flags(objects) if flag.startswith("--webhook-service=")]
+    assert bound <= names
+    assert {("Service", name) for name in services} <= names
+    assert flag == f"--webhook-service={services.pop()}.{place}"
+
+
+def test_in_its_own_namespace_the_operators_names_are_plain() -> None:
+    (role,) = of_kind(printed(), "ClusterRole")
+
+    assert role["metadata"]["name"] == "trainmaster"
+
+
+def test_an_operator_for_msjobs_that_makes_gangs_has_the_rights_that_ms_operator_lacked() -> None:
+    objects = printed(
+        "--namespace", "ms-operator-system", "--enable-scheme", "msjob", "--gang-scheduler-name", "volcano"
+    )
+
+    granted = {
+        resource: set(rule["verbs"])
+        for item in of_kind(objects, "ClusterRole")
+        for rule in item["rules"]
+        for resource in rule["resources"]
+    }
+    assert granted["podgroups"] >= {"list", "watch", "create", "patch", "delete"}
+    assert granted["priorityclasses"] == {"list", "watch"}
+    assert granted["events"] == {"create", "patch"}

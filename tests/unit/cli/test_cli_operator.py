@@ -53,15 +53,37 @@ def test_an_unknown_scheme_ends_with_2(started):
     assert not started
 
 
-@pytest.mark.parametrize(
-    "flag", ["--qps=5", "--zap-devel", "--webhook-server-port=9443", "--resyc-period=12h", "--json-log-format"]
-)
+OLD_FLAGS = ["--qps=5", "--zap-devel", "--webhook-server-port=9443", "--resyc-period=12h", "--json-log-format"]
+FLAGS_OF_MPI_OPERATOR = [
+    "--master=https://here",
+    "--monitoring-port=8080",
+    "--kube-api-qps=5",
+    "--kube-api-burst=10",
+    "--controller-queue-rate-limit=10",
+    "--controller-queue-burst=100",
+    "-alsologtostderr",
+    "-v=2",
+]
+
+
+@pytest.mark.parametrize("flag", [*OLD_FLAGS, *FLAGS_OF_MPI_OPERATOR])
 def test_a_flag_of_an_older_operator_is_named_in_a_warning_and_ignored(started, flag):
     result = operator(flag)
 
     assert result.exit_code == 0
     assert started
     assert flag.partition("=")[0] in result.stderr
+
+
+def test_flags_of_mpi_operator_that_mean_something_here_are_understood(started):
+    result = operator(
+        "--kubeConfig=/there", "--lock-namespace=team", "--threadiness=3", "--gang-scheduling=x", "--cluster-domain=d"
+    )
+
+    assert result.exit_code == 0
+    assert (started[0].kubeconfig, started[0].leader_election_namespace) == ("/there", "team")
+    assert (started[0].controller_threads, started[0].gang_scheduler_name) == (3, "x")
+    assert started[0].cluster_domain == "d"
 
 
 def test_the_namespace_comes_from_the_environment_too(started, monkeypatch):
@@ -114,6 +136,36 @@ def test_gang_scheduling_is_chosen(started, flags, scheduler):
     operator(*flags)
 
     assert started[0].settings.gang_scheduler == scheduler
+
+
+@pytest.mark.parametrize("spelling", ["--scheduling=volcano", "--scheduling", "-scheduling=volcano"])
+def test_paddle_operators_name_for_gang_scheduling_is_understood(started, spelling):
+    operator(*go_flags([spelling], []), *(["volcano"] if "=" not in spelling else []))
+
+    assert started[0].settings.gang_scheduler == "volcano"
+
+
+@pytest.mark.parametrize(
+    ("flags", "image"),
+    [
+        pytest.param([], "docker.io/library/alpine:3.10", id="unsaid"),
+        pytest.param(["--initImage=here/busybox:1"], "here/busybox:1", id="another"),
+        pytest.param(["--initImage="], "", id="none"),
+        pytest.param(["-initImage="], "", id="none, with one dash"),
+    ],
+)
+def test_the_image_in_which_paddle_jobs_wait_is_chosen(started, flags, image):
+    operator(*go_flags(flags, []))
+
+    assert started[0].settings.coordinator_image == image
+
+
+def test_the_ports_and_the_etcd_of_paddle_jobs_are_chosen(started):
+    result = operator("--port-range=40000,50000", "--etcd-server=one:2379,two:2379")
+
+    assert result.exit_code == 0
+    assert started[0].port_range == "40000,50000"
+    assert started[0].settings.etcd_servers == ("one:2379", "two:2379")
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,18 @@ def _runnable(example):
     return f"`examples/{example.name}/job.yaml`" if several else f"`examples/{example.name}`"
 
 
+@pytest.mark.parametrize("decision", sorted((DOCS / "adr").glob("*.md")), ids=lambda path: path.stem)
+def test_every_decision_is_listed_with_the_architecture(decision):
+    assert f"(adr/{decision.name})" in (DOCS / "architecture.md").read_text()
+
+
+def test_every_example_is_listed_with_the_environment_that_it_needs():
+    page = (ROOT / "examples" / "README.md").read_text()
+
+    for example in sorted(ROOT.glob("examples/[0-9]*")):
+        assert f"| [{example.name}]({example.name}) |" in page
+
+
 def test_the_guide_shows_the_third_party_framework_as_it_is():
     guide = (DOCS / "guide" / "framework-author.md").read_text()
     source = (ROOT / "tests" / "integration" / "thirdparty" / "ringjob.py").read_text()

@@ -34,7 +34,9 @@ BOTH = ["job-worker-0", "job-worker-1"]
         pytest.param(one_done_of_two(cleanPodPolicy="Running"), ["job-worker-0"], id="Running, succeeded"),
         pytest.param(one_done_of_two(cleanPodPolicy="All"), [], id="All, succeeded"),
         pytest.param(one_done_of_two(cleanPodPolicy="None"), BOTH, id="None, succeeded"),
-        pytest.param(one_done_of_two(), BOTH, id="unset, succeeded"),
+        pytest.param(one_done_of_two(), ["job-worker-0"], id="unset, succeeded"),
+        pytest.param(one_failed_of_two(), ["job-worker-0"], id="unset, failed"),
+        pytest.param(one_done_of_two().pod("Worker", 1, "Pending"), ["job-worker-0"], id="unset, one waits"),
         pytest.param(one_done_of_two(cleanPodPolicy=""), [], id="empty, succeeded"),
         pytest.param(one_failed_of_two(cleanPodPolicy="Running"), ["job-worker-0"], id="Running, failed"),
         pytest.param(one_failed_of_two(cleanPodPolicy="All"), [], id="All, failed"),
@@ -83,10 +85,23 @@ def test_the_default_policy_in_2021(kind: str, policy: str) -> None:
 
 
 @pytest.mark.parametrize("kind", TYPICAL)
-def test_the_default_policy_keeps_everything(kind: str) -> None:
-    scene = a_typical_job(kind).all("Succeeded", exit_code=0)
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_the_default_policy_keeps_what_has_ended(kind: str, phase: str) -> None:
+    scene = a_typical_job(kind, "Never").all(phase, exit_code=0 if phase == "Succeeded" else 1)
 
     assert deleted(scene.plan()) == []
+
+
+@pytest.mark.parametrize("kind", TYPICAL)
+@pytest.mark.parametrize(("phase", "code"), [("Succeeded", 0), ("Failed", 1)])
+def test_how_they_end_who_are_ended_with_their_job_does_not_change_its_status(kind: str, phase: str, code: int) -> None:
+    decisive = next(iter(TYPICAL[kind]))
+    ended = a_typical_job(kind, "Never").all("Running").settled().all(phase, decisive, exit_code=code).after()
+
+    late = ended.all("Failed", exit_code=143, terminating=True)
+
+    assert ended.job.status.is_finished
+    assert late.plan().status == ended.job.status
 
 
 def test_in_2021_an_mxjob_that_ended_was_cleaned_up_by_default() -> None:

@@ -12,7 +12,7 @@ import pytest
 from trainmaster.api.framework import Companion
 from trainmaster.api.job import Job
 from trainmaster.engine import labels
-from trainmaster.engine.actions import Create, Patch
+from trainmaster.engine.actions import Create, Patch, Stage
 from trainmaster.frameworks.jax import JAX
 from trainmaster.objects.meta import Meta, Object, OwnerReference
 from trainmaster.objects.resource import CONFIG_MAPS, HORIZONTAL_POD_AUTOSCALERS
@@ -201,3 +201,12 @@ def test_a_companion_that_is_to_be_kept_stays_while_the_job_is_suspended() -> No
     scene = replace(a_job("JAXJob").role("Worker"), framework=_Keeping()).settled()
 
     assert deleted(scene.policy(suspend=True).plan(), CONFIG_MAPS) == []
+
+
+def test_nobody_is_bound_to_a_role_before_there_is_one() -> None:
+    scene = a_job("MPIJob", version="v1").role("Launcher").role("Worker", 2)
+
+    stages = {a.resource.kind: a.stage for a in scene.plan().actions if isinstance(a, Create)}
+
+    assert stages["Role"] == stages["ServiceAccount"] == Stage.COMPANIONS
+    assert stages["Role"] < stages["RoleBinding"] < stages["Pod"]

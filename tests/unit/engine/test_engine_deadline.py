@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from trainmaster.engine import gang
+from trainmaster.objects import timestamp
 from trainmaster.objects.resource import SERVICES
 from trainmaster.testing.scene import NOW, TYPICAL, Scene, a_job, a_typical_job, deleted, states, told
 
 MESSAGE = "Job job has failed because it was active longer than specified deadline"
+
+
+def a_waiting_job(kind: str) -> Scene:
+    """Of a kind whose deadline counts what it waits for."""
+    group = {"MSJob": "mindspore.gitee.com", "PaddleJob": "batch.paddlepaddle.org"}[kind]
+    role = {"MSJob": "Worker", "PaddleJob": "worker"}[kind]
+    return a_job(kind, group=group).role(role, 2).policy(activeDeadlineSeconds=100)
 
 
 def running(seconds: int | None) -> Scene:
@@ -146,6 +157,64 @@ def test_while_a_group_waits_to_be_admitted_the_deadline_does_not_run() -> None:
     held = scene.group("Pending").settled().at(1000)
 
     assert (held.plan().status.is_true("Failed"), held.job.status.start_time) == (False, None)
+
+
+@pytest.mark.parametrize("kind", TYPICAL)
+def test_a_job_that_has_started_and_waits_for_its_group_again_ends_at_its_deadline(kind: str) -> None:
+    scene = a_typical_job(kind).policy(activeDeadlineSeconds=100).having(gang_scheduler="volcano")
+    started = scene.group("Running").all("Running").settled()
+
+    held = replace(started, pods={}).group("Pending").at(60)
+
+    assert held.plan().wake_after == 40
+    assert states(held.at(40).plan().status)[-1] == "Failed"
+
+
+def test_the_end_of_a_job_that_waits_for_its_group_takes_the_group_away() -> None:
+    scene = a_job("MSJob").role("Worker").policy(activeDeadlineSeconds=10).having(gang_scheduler="volcano")
+    held = scene.settled().at(10)
+
+    plan = held.plan()
+
+    assert deleted(plan, gang.VOLCANO) == ["job"]
+    assert ("JobFailed", MESSAGE) in told(plan)
+
+
+@pytest.mark.parametrize("kind", ["MSJob", "PaddleJob"])
+@pytest.mark.parametrize("phase", ["", "Pending"], ids=["new", "Pending"])
+def test_where_waiting_counts_the_deadline_runs_while_the_group_waits(kind: str, phase: str) -> None:
+    scene = a_waiting_job(kind).having(gang_scheduler="volcano").group(phase).settled()
+
+    found = [scene.at(later).plan() for later in (30, 99, 100)]
+
+    assert [plan.status.is_true("Failed") for plan in found] == [False, False, True]
+    assert found[0].wake_after == 70
+
+
+@pytest.mark.parametrize("kind", ["MSJob", "PaddleJob"])
+def test_where_waiting_counts_the_deadline_runs_while_pods_are_pending(kind: str) -> None:
+    scene = a_waiting_job(kind).all("Pending").settled()
+
+    found = [scene.at(later).plan() for later in (30, 100)]
+
+    assert [(plan.status.is_true("Failed"), plan.wake_after) for plan in found] == [(False, 70), (True, None)]
+
+
+@pytest.mark.parametrize("kind", ["MSJob", "PaddleJob"])
+def test_where_waiting_counts_resuming_starts_the_clock_anew(kind: str) -> None:
+    scene = a_waiting_job(kind).having(gang_scheduler="volcano").group("Pending").settled()
+    resumed = scene.at(60).policy(suspend=True).settled().at(1000).policy(suspend=False).settled()
+
+    assert resumed.at(30).plan().wake_after == 70
+
+
+def test_where_waiting_counts_the_start_under_an_older_operator_does_too() -> None:
+    scene = a_waiting_job("PaddleJob").all("Running")
+    started = {"phase": "Running", "startTime": timestamp.render(NOW - 60)}
+
+    taken_over = replace(scene, manifest={**scene.manifest, "status": started})
+
+    assert taken_over.plan().wake_after == 40
 
 
 def test_a_restarted_operator_counts_from_the_recorded_start() -> None:

@@ -70,6 +70,12 @@ def test_a_container_that_ended_badly_in_a_pod_that_goes_on_is_told() -> None:
     ]
 
 
+def test_a_container_that_left_no_message_is_told_of_without_one() -> None:
+    scene = with_pod(PodStatus(phase="Running", container_statuses=(ended(3, "Error", ""),))).settled()
+
+    assert told(scene.plan()) == [("Error", "Error pod job-worker-0 container jax exitCode: 3")]
+
+
 def test_a_container_that_ended_well_is_no_trouble() -> None:
     scene = with_pod(PodStatus(phase="Running", container_statuses=(ended(0, "Completed"),))).settled()
 

@@ -114,7 +114,7 @@ def test_pods_are_tied_to_the_group(scheduler: str, name: str, annotations: dict
 
 
 def test_scheduler_plugins_finds_the_group_by_a_label() -> None:
-    pod = body(ganged("my-scheduler").plan(), "job-worker-0")
+    pod = body(ganged("my-scheduler").group().plan(), "job-worker-0")
 
     assert pod["metadata"]["labels"]["scheduling.x-k8s.io/pod-group"] == "job"
 
@@ -137,7 +137,7 @@ def test_a_task_is_named_after_its_role() -> None:
 def test_annotations_of_the_template_are_kept_beside_those_of_the_group() -> None:
     scene = a_job("JAXJob").role("Worker", metadata={"annotations": {"mine": "1"}}).having(gang_scheduler="kube-batch")
 
-    pod = body(scene.plan(), "job-worker-0")
+    pod = body(scene.group().plan(), "job-worker-0")
 
     assert pod["metadata"]["annotations"] == {"mine": "1", "scheduling.k8s.io/group-name": "job"}
 
@@ -212,11 +212,22 @@ def test_by_default_all_replicas_must_fit(scheduler: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("scheduler", ["volcano", "my-scheduler"])
-@pytest.mark.parametrize("members", [0, 1, 10])
+@pytest.mark.parametrize("members", [1, 2, 10])
 def test_the_user_may_say_how_many_must_fit(scheduler: str, members: int) -> None:
     scene = ganged(scheduler).policy(schedulingPolicy={"minAvailable": members})
 
     assert spec(scene)["minMember"] == members
+
+
+@pytest.mark.parametrize("scene", [
+    pytest.param(a_typical_job("TFJob").policy(schedulingPolicy={"minAvailable": 0}), id="none asked for"),
+    pytest.param(a_job("JAXJob").role("Worker", 0), id="no replicas"),
+])  # fmt: skip
+def test_a_group_of_scheduler_plugins_has_one_member_at_least(scene: Scene) -> None:
+    """Its schema refuses 0, which Volcano takes."""
+    found = [spec(scene.having(gang_scheduler=scheduler))["minMember"] for scheduler in ("volcano", "my-scheduler")]
+
+    assert found == [0, 1]
 
 
 def test_a_group_of_kube_batch_says_nothing_but_how_many() -> None:
@@ -323,25 +334,33 @@ def test_a_job_starts_when_it_is_admitted() -> None:
 
 
 @pytest.mark.parametrize("scheduler", ["my-scheduler", "kube-batch"])
-def test_other_schedulers_get_group_and_pods_at_once(scheduler: str) -> None:
+def test_other_schedulers_get_the_group_first_too(scheduler: str) -> None:
+    """Pods of a group that could not be made would be placed one by one."""
     plan = ganged(scheduler).plan()
 
-    assert created(plan, RESOURCES[scheduler]) == ["job"]
+    assert [(a.resource, a.name) for a in plan.actions] == [(RESOURCES[scheduler], "job")]
+
+
+@pytest.mark.parametrize("scheduler", ["my-scheduler", "kube-batch"])
+def test_other_schedulers_get_the_pods_as_soon_as_the_group_is_there(scheduler: str) -> None:
+    plan = ganged(scheduler).after().plan()
+
     assert len(created(plan)) == len(created(plan, SERVICES)) == 4
+
+
+@every_scheduler
+def test_a_group_that_is_going_away_is_as_good_as_none(scheduler: str) -> None:
+    scene = admitted(scheduler).gone("Worker", 1)
+    going = msgspec.structs.replace(held(scene).metadata, deletion_timestamp="2024-01-01T00:00:00Z")
+
+    plan = scene.other("PodGroup", going, held(scene).at("spec"), {"phase": "Running"}).plan()
+
+    assert plan.actions == ()
 
 
 @pytest.mark.parametrize("scheduler", ["my-scheduler", "kube-batch"])
 def test_other_schedulers_do_not_hold_pods_back(scheduler: str) -> None:
     assert len(created(ganged(scheduler).group("Pending").plan())) == 4
-
-
-def test_the_group_is_made_before_the_pods() -> None:
-    plan = ganged("my-scheduler").plan()
-
-    stages = [getattr(a, "stage", None) for a in plan.actions]
-
-    assert stages[0] == min(stage for stage in stages if stage is not None)
-    assert plan.actions[0].resource == gang.SCHEDULER_PLUGINS
 
 
 def test_running_pods_are_counted_even_if_the_group_falls_back_to_pending() -> None:

@@ -109,7 +109,7 @@ def test_a_job_name_that_looks_like_a_replica_does_not_confuse_slots() -> None:
 
 def test_replicas_are_counted_by_phase_and_a_running_one_that_is_being_deleted_as_failed() -> None:
     scene = workers(7).pod("Worker", 0, "Failed").pod("Worker", 1, "Failed").pod("Worker", 2, "Running")
-    scene = scene.pod("Worker", 3, "Running", terminating=True)
+    scene = scene.policy(cleanPodPolicy="None").pod("Worker", 3, "Running", terminating=True)
     scene = scene.pod("Worker", 4, "Succeeded").pod("Worker", 5, "Succeeded").pod("Worker", 6, "Succeeded")
 
     tally = scene.plan().status.replica_statuses["Worker"]
@@ -130,6 +130,17 @@ def test_an_ended_pod_counts_by_its_phase_even_while_terminating(phase: str) -> 
     count = workers(1).pod("Worker", 0, phase, terminating=True).observed().counts["Worker"]
 
     assert getattr(count, phase.lower()) == {0}
+
+
+def test_a_pod_that_saved_its_state_when_it_was_deleted_has_not_done_its_work() -> None:
+    """It ended with 0 in its grace period; the job must not be told to have succeeded."""
+    scene = a_job("TFJob").role("Worker", 1, "OnFailure")
+    scene = scene.pod("Worker", 0, "Succeeded", exit_code=0, terminating=True)
+
+    made = scene.plan()
+
+    assert made.status.replica_statuses["Worker"].succeeded == 0
+    assert not made.status.is_finished
 
 
 @pytest.mark.parametrize("phase", ["Running", "Failed", "Succeeded"])

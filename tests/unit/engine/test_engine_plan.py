@@ -96,11 +96,11 @@ def test_nothing_need_be_looked_at_again_without_a_reason() -> None:
 
 # Jobs that cannot be read.
 
-PROBLEMS = (invalid("metadata.name", "0-x", "should match"), required("spec.tfReplicaSpecs", "must be required"))
+PROBLEMS = (invalid("metadata.name", "0-x", "should match"), required("spec.tfReplicaSpecs", "is missing"))
 
 
 def rejected(scene: Scene, *, has_pods: bool = False) -> Plan:
-    job = reading.bare(scene.framework.resource, scene.manifest, scene.settings)
+    job = reading.bare(scene.framework, scene.framework.resource, scene.manifest, scene.settings)
     return plan_rejected(scene.framework, job, PROBLEMS, scene.now, has_pods=has_pods)
 
 
@@ -119,7 +119,7 @@ def test_a_rejected_job_is_told_all_its_problems_with_their_paths() -> None:
 
     assert status.conditions[-1].message == (
         'TFJob failed validation because metadata.name: Invalid value: "0-x": should match; '
-        "spec.tfReplicaSpecs: Required value: must be required"
+        "spec.tfReplicaSpecs: Required value: is missing"
     )
 
 
@@ -143,10 +143,14 @@ def test_a_rejected_new_job_counts_as_created_and_failed() -> None:
     assert rejected(a_job("TFJob")).marks == ("created", "failed")
 
 
-def test_a_rejected_job_that_was_seen_before_is_not_counted_as_created_again() -> None:
-    scene = a_job("TFJob").role("Worker").policy(suspend=True).settled()
+@pytest.mark.parametrize("suspend", [False, True], ids=["no pod yet", "suspended"])
+def test_an_edit_that_breaks_a_job_which_was_in_order_is_told_and_leaves_it_as_it_is(suspend: bool) -> None:
+    scene = a_job("TFJob").role("Worker").policy(suspend=suspend).settled()
 
-    assert rejected(scene).marks == ("failed",)
+    made = rejected(scene)
+
+    assert (made.status, made.actions, made.marks) == (scene.job.status, (), ())
+    assert [reason for reason, _ in told(made)] == ["TFJobFailedValidation"]
 
 
 def test_a_rejected_job_is_rejected_once() -> None:

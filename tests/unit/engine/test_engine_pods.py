@@ -293,3 +293,8 @@ def test_the_users_template_is_left_as_it_was() -> None:
     pod_of(scene.framework, scene.job.members()[1])
 
     assert repr(template) == before
+
+
+@pytest.mark.parametrize("text", ["", "-1", "x", "²", "9" * 5000], ids=["empty", "negative", "text", "odd", "endless"])
+def test_an_attempt_that_is_no_number_is_the_first(text: str) -> None:
+    assert attempt_of({labels.ATTEMPT: text}) == 0

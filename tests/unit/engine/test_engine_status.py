@@ -279,12 +279,13 @@ def test_what_still_ran_when_the_job_succeeded_counts_as_succeeded(kind: str) ->
     }
 
 
-def test_what_still_ran_when_the_job_failed_is_counted_as_it_was() -> None:
-    scene = a_job("TFJob").role("Worker", 3).all("Running").pod("Worker", 0, "Failed", exit_code=1)
+@pytest.mark.parametrize(("policy", "active"), [("None", 2), ("Running", 0), (None, 0)])
+def test_what_still_ran_when_the_job_failed_is_active_only_if_it_stays(policy: str | None, active: int) -> None:
+    scene = a_job("TFJob").role("Worker", 3).all("Running").policy(cleanPodPolicy=policy)
 
-    tally = scene.plan().status.replica_statuses["Worker"]
+    tally = scene.pod("Worker", 0, "Failed", exit_code=1).plan().status.replica_statuses["Worker"]
 
-    assert (tally.active, tally.succeeded, tally.failed) == (2, 0, 1)
+    assert (tally.active, tally.succeeded, tally.failed) == (active, 0, 1)
 
 
 def test_new_pods_are_not_counted_in_the_pass_that_makes_them() -> None:

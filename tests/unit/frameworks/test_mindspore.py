@@ -10,6 +10,7 @@ import pytest
 
 from trainmaster.api import schema, status
 from trainmaster.api.status import JobStatus
+from trainmaster.engine import gang
 from trainmaster.engine.blueprint import blueprint
 from trainmaster.engine.plan import plan_rejected
 from trainmaster.frameworks.mindspore import MindSpore
@@ -169,7 +170,7 @@ def test_pods_bear_the_labels_of_both_families_beside_the_users() -> None:
 
     metadata = body(scene.served().plan(), "j-worker-0")["metadata"]
 
-    assert metadata["annotations"] == {"note": "b"}
+    assert metadata["annotations"]["note"] == "b"
     assert metadata["labels"] == {
         "team": "a",
         "training.kubeflow.org/operator-name": "msjob-controller",
@@ -264,7 +265,7 @@ def test_of_several_schedulers_everybody_meets_at_the_first() -> None:
 @pytest.mark.parametrize(
     ("spec", "problem"),
     [
-        pytest.param({}, "spec.msReplicaSpecs: Required value: must be required", id="no roles"),
+        pytest.param({}, "spec.msReplicaSpecs: Required value: is missing", id="no roles"),
         pytest.param({"msReplicaSpecs": {}}, "must have at least one of Scheduler, PS, Worker", id="an empty map"),
         pytest.param({"msReplicaSpecs": {"Worker": None}}, "[Worker]: Required value: must not be empty", id="null"),
         pytest.param(
@@ -274,7 +275,7 @@ def test_of_several_schedulers_everybody_meets_at_the_first() -> None:
         ),
         pytest.param(
             {"msReplicaSpecs": {"Worker": {"template": {"spec": {"containers": [{"name": "mindspore"}]}}}}},
-            "spec.msReplicaSpecs[Worker].template.spec.containers[0].image: Required value: must be required",
+            "spec.msReplicaSpecs[Worker].template.spec.containers[0].image: Required value: is missing",
             id="no image",
         ),
         pytest.param(
@@ -310,6 +311,8 @@ def test_a_refused_job_has_failed_before_anything_was_made() -> None:
 
     assert (states(plan.status), plan.actions) == (["Created", "Failed"], ())
     assert "exactly one container with name mindspore" in plan.status.conditions[-1].message
+    assert plan.status.conditions[-1].reason == "MSJobFailed"
+    assert [event.reason for event in plan.events] == ["MSJobFailed"]
 
 
 def test_an_underscore_in_a_name_is_refused_with_the_rule() -> None:
@@ -329,6 +332,11 @@ def test_an_underscore_in_a_name_is_refused_with_the_rule() -> None:
             {"Scheduler": 2, "Worker": 2}, ["spec.msReplicaSpecs[Scheduler].replicas is 2"], id="two schedulers"
         ),
         pytest.param({"Scheduler": 0, "Worker": 2}, ["add one with 1 replica"], id="a scheduler of none"),
+        pytest.param(
+            {"Scheduler": 0, "Worker": 1},
+            ["spec.msReplicaSpecs[Scheduler].replicas is 0; set it to 1, or leave the role out"],
+            id="a scheduler of none for a lone worker",
+        ),
         pytest.param({"Worker": 2}, ["add one with 1 replica"], id="workers alone"),
         pytest.param({"PS": 1, "Worker": 1}, ["add one with 1 replica"], id="a server without scheduler"),
         pytest.param({"Scheduler": 1}, ["never succeeds"], id="a scheduler alone"),
@@ -350,8 +358,37 @@ def test_a_gang_is_the_whole_job() -> None:
 
     pod = body(plan, "j-worker-0")
     assert pod["spec"]["schedulerName"] == "volcano"
-    assert pod["metadata"]["annotations"] == {
+    assert pod["metadata"]["annotations"].items() >= {
         "scheduling.k8s.io/group-name": "j",
         "volcano.sh/task-spec": "worker",
-    }
+    }.items()  # fmt: skip
     assert scene.framework.gang_size(scene.job) == 6
+
+
+def test_a_job_that_names_another_scheduler_anywhere_is_left_to_it_as_a_whole() -> None:
+    scene = an_msjob(Scheduler=1).role("Worker", 2, schedulerName="mine").having(gang_scheduler="volcano").served()
+
+    plan = scene.plan()
+
+    assert created(plan, gang.VOLCANO) == []
+    assert "schedulerName" not in body(plan, "j-scheduler-0")["spec"]
+    assert "scheduling.k8s.io/group-name" not in body(plan, "j-worker-0")["metadata"].get("annotations", {})
+    assert body(plan, "j-worker-0")["spec"]["schedulerName"] == "mine"
+
+
+def test_a_service_that_is_made_again_keeps_the_address_that_running_workers_know() -> None:
+    scene = addressed(an_msjob(Scheduler=1, Worker=2), "10.96.0.66")
+    running = scene.after()
+
+    lost = replace(running, services={})
+
+    assert body(lost.plan(), "j-scheduler-0", SERVICES)["spec"]["clusterIP"] == "10.96.0.66"
+    assert created(lost.plan()) == []
+
+
+def test_where_nobody_runs_any_more_the_server_chooses_an_address() -> None:
+    scene = addressed(an_msjob(Scheduler=1, Worker=2), "10.96.0.66").after()
+
+    lost = replace(scene, services={}, pods={})
+
+    assert "clusterIP" not in body(lost.plan(), "j-scheduler-0", SERVICES)["spec"]

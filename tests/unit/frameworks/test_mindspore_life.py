@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from trainmaster.objects.resource import PODS, SERVICES
-from trainmaster.testing import clock
-from trainmaster.testing.operation import an_api, conditions_of, operating, passing, quiet, set_phases, submit
+from trainmaster.objects.resource import SERVICES
 from trainmaster.testing.scene import Scene, a_job, body, created, deleted, states, told
 
 ALL: dict[str, Any] = {"successPolicy": "AllWorkers"}
@@ -146,6 +144,41 @@ def test_with_dynamic_workers_a_failed_worker_does_not_fail_the_job_but_a_failed
     assert without_scheduler.status.is_true("Failed")
 
 
+@pytest.mark.parametrize("ends", [("Failed", "Failed"), ("Failed", "Succeeded")], ids=["all", "worker 0 of two"])
+def test_with_dynamic_workers_the_job_fails_when_none_is_left_to_decide(ends: tuple[str, str]) -> None:
+    scene = running(an_msjob(enableDynamicWorker=True))
+    for index, phase in enumerate(ends):
+        scene = scene.pod("Worker", index, phase, exit_code=int(phase == "Failed"))
+
+    assert states(scene.plan().status)[-1] == "Failed"
+
+
+def test_with_dynamic_workers_one_that_is_replaced_is_not_lost() -> None:
+    scene = running(an_msjob(1, "ExitCode", enableDynamicWorker=True)).pod("Worker", 0, "Failed", exit_code=137)
+
+    assert states(scene.plan().status)[-1] == "Restarting"
+
+
+@pytest.mark.parametrize("role", ["Scheduler", "PS"])
+def test_a_scheduler_that_ends_before_the_last_worker_is_heard_of_does_not_fail_the_job(role: str) -> None:
+    scene = running(an_msjob(**ALL).role("PS")).pod("Worker", 0, "Succeeded", exit_code=0)
+
+    doubted = scene.pod(role, 0, "Failed", exit_code=1)
+    heard = doubted.after().at(59).pod("Worker", 1, "Succeeded", exit_code=0)
+
+    assert (doubted.plan().status.is_finished, doubted.plan().wake_after) == (False, 60)
+    assert created(doubted.plan()) == deleted(doubted.plan()) == []
+    assert heard.plan().status.is_true("Succeeded")
+
+
+def test_a_scheduler_that_has_really_failed_fails_the_job_a_minute_later() -> None:
+    scene = running(an_msjob(**ALL)).pod("Worker", 0, "Succeeded", exit_code=0)
+
+    failed = scene.pod("Scheduler", 0, "Failed", exit_code=1).after().at(60)
+
+    assert failed.plan().status.is_true("Failed")
+
+
 def test_a_job_without_workers_waits() -> None:
     plan = a_job("MSJob", "j").role("Scheduler").all("Succeeded", exit_code=0).plan()
 
@@ -206,6 +239,21 @@ def test_restarts_in_place_count_against_the_limit(limit: int, restarts: int, is
     assert (plan.status.conditions[-1].message == message) is is_over
 
 
+@pytest.mark.parametrize("role", ["Scheduler", "PS", "Worker"])
+@pytest.mark.parametrize(
+    ("exit_code", "is_replaced"),
+    [(130, True), (137, True), (138, True), (143, True), (1, False), (128, False), (139, False), (None, True)],
+)
+def test_exit_codes_count_for_every_role(role: str, exit_code: int | None, is_replaced: bool) -> None:
+    """A pod without any was lost with its node, or evicted."""
+    scene = running(an_msjob(restart="ExitCode").role("PS", 1, "ExitCode"))
+
+    plan = scene.pod(role, 0, "Failed", exit_code=exit_code).plan()
+
+    assert states(plan.status)[-1] == ("Restarting" if is_replaced else "Failed")
+    assert (f"j-{role.lower()}-0" in deleted(plan)) is is_replaced
+
+
 # What is left behind.
 
 
@@ -230,6 +278,25 @@ def test_the_clean_pod_policy_says_what_goes(
 
     assert plan.status.is_true("Succeeded") is (outcome == "Succeeded")
     assert (sorted(deleted(plan)), deleted(plan, SERVICES)) == (pods, services)
+
+
+@pytest.mark.parametrize("limit", ["deadline", "restarts"])
+@pytest.mark.parametrize(
+    ("policy", "gone"),
+    [
+        pytest.param(None, ["j-scheduler-0", "j-worker-0"], id="Running unless said otherwise"),
+        pytest.param("None", [], id="None"),
+        pytest.param("All", ["j-scheduler-0", "j-worker-0", "j-worker-1"], id="All"),
+    ],
+)
+def test_the_clean_pod_policy_counts_at_a_limit_too(limit: str, policy: str | None, gone: list[str]) -> None:
+    limits = {"deadline": {"activeDeadlineSeconds": 10}, "restarts": {"backoffLimit": 3}}[limit]
+    scene = running(an_msjob(restart="OnFailure").policy(**limits, **({"cleanPodPolicy": policy} if policy else {})))
+    scene = scene.pod("Worker", 1, "Succeeded").pod("Worker", 0, "Running", restarts=3)
+
+    plan = scene.at(10 if limit == "deadline" else 0).plan()
+
+    assert (sorted(deleted(plan)), plan.status.conditions[-1].reason) == (gone, "JobFailed")
 
 
 def test_a_scheduler_that_has_ended_keeps_its_service_under_running() -> None:
@@ -267,63 +334,3 @@ def test_a_resumed_job_meets_at_a_new_service() -> None:
 
     assert (stopped.pods, stopped.services) == ({}, {})
     assert (created(resumed, SERVICES), created(resumed)) == (["j-scheduler-0"], [])
-
-
-# The whole operator, on an API server in memory and in virtual time.
-
-
-def test_no_pod_is_ever_made_without_the_address_that_the_server_gave() -> None:
-    api, job = an_api(), an_msjob().manifest
-
-    async def main() -> None:
-        async with operating(api):
-            submit(api, job)
-            await quiet(api)
-
-    clock.run(main())
-
-    (service,) = api.objects(SERVICES)
-    pods = {pod["metadata"]["name"]: pod["spec"]["containers"][0]["env"] for pod in api.objects(PODS)}
-    hosts = [env[0] for name, env in pods.items() if "worker" in name]
-    assert service["spec"]["clusterIP"].startswith("10.96.")
-    assert hosts == 2 * [{"name": "MS_SCHED_HOST", "value": service["spec"]["clusterIP"]}]
-    assert [entry["name"] for entry in pods["j-scheduler-0"]][-1] == "MS_ROLE"
-
-
-def test_pods_that_wait_for_devices_held_by_others_end_with_the_deadline() -> None:
-    api, job = an_api(), an_msjob().policy(activeDeadlineSeconds=600).manifest
-
-    async def main() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-        async with operating(api):
-            submit(api, job)
-            await quiet(api)
-            await passing(550)
-            before = conditions_of(api, job)
-            await passing(100)
-            return before, conditions_of(api, job)
-
-    before, after = clock.run(main())
-
-    assert before == [("Created", "True")]
-    assert after == [("Created", "True"), ("Failed", "True")]
-    assert api.objects(PODS) == []
-
-
-def test_a_finished_job_is_deleted_when_its_time_is_up() -> None:
-    api, job = an_api(), an_msjob().policy(ttlSecondsAfterFinished=300)
-    resource = job.framework.resource
-
-    async def main() -> tuple[int, int]:
-        async with operating(api):
-            submit(api, job.manifest)
-            await quiet(api)
-            set_phases(api, "Running")
-            await quiet(api)
-            set_phases(api, "Succeeded", 0, only="worker")
-            await quiet(api)
-            await passing(200)
-            kept = len(api.objects(resource))
-            await passing(150)
-            return kept, len(api.objects(resource))
-
-    assert clock.run(main()) == (1, 0)

@@ -128,7 +128,7 @@ def test_the_oldest_version_is_refused_and_its_replacement_named() -> None:
 def test_a_refused_job_fails_and_makes_nothing() -> None:
     scene = a_job("MPIJob", version="v1alpha1", template={"spec": {}})
     read = scene.reading
-    bare = reading.bare(scene.framework.resource, scene.manifest)
+    bare = reading.bare(scene.framework, scene.framework.resource, scene.manifest)
 
     made = plan_rejected(read.framework, bare, read.problems, NOW, has_pods=False)
 
@@ -154,7 +154,7 @@ def test_one_crd_serves_every_version_and_warns_of_the_retired_one() -> None:
 def test_every_version_has_the_same_schema_and_the_columns_of_training_operator() -> None:
     versions = schema.crd(MPI(), MPI().resource)["spec"]["versions"]
 
-    assert all(version["schema"] == versions[0]["schema"] for version in versions)
+    assert all(version["schema"] == versions[0]["schema"] for version in versions if version["name"] != "v1alpha1")
     assert {tuple(c["name"] for c in v["additionalPrinterColumns"]) for v in versions} == {("Age", "State")}
     assert all("status" in version["subresources"] for version in versions)
 
@@ -181,23 +181,21 @@ def test_restart_policies_default_by_version(version: str, restarts: tuple[str, 
     assert (job.replicas["Launcher"].restart_policy, job.replicas["Worker"].restart_policy) == restarts
 
 
-@pytest.mark.parametrize(
-    ("written", "effective"),
-    [("Never", "Never"), ("OnFailure", "OnFailure"), ("Always", "OnFailure"), ("ExitCode", "OnFailure")],
-)
-def test_launchers_of_v1alpha2_restart_unless_told_never(written: str, effective: str) -> None:
+@pytest.mark.parametrize("written", ["Never", "OnFailure", "Always", "ExitCode"])
+def test_launchers_of_v1alpha2_are_tried_again_whatever_is_written_as_by_a_job(written: str) -> None:
     scene = a_job("MPIJob", version="v1alpha2").role("Launcher", 1, written).role("Worker", 2, "Never")
 
-    assert scene.job.replicas["Launcher"].restart_policy == effective
+    assert scene.job.replicas["Launcher"].restart_policy == "OnFailure"
     assert scene.job.replicas["Worker"].restart_policy == "Always"
 
 
 @each_version
-def test_there_is_one_launcher_and_no_pod_is_cleaned_away_by_default(version: str) -> None:
+def test_there_is_one_launcher_and_workers_are_ended_with_it_by_default(version: str) -> None:
     scene = a_job("MPIJob", version=version).role("Launcher", None).role("Worker", 1)
 
     assert scene.job.count("Launcher") == 1
-    assert scene.job.policy.clean_pod_policy == "None"
+    assert scene.job.policy.clean_pod_policy == "Running"
+    assert scene.having(compat_2021=True).job.policy.clean_pod_policy == "None"
 
 
 @pytest.mark.parametrize("version", ["v1", "v1alpha2"])
@@ -208,7 +206,8 @@ def test_a_worker_section_without_a_number_is_no_worker(version: str) -> None:
 @pytest.mark.parametrize(
     ("flat", "nested", "effective"),
     [
-        (None, None, "None"),
+        (None, None, "Running"),
+        ("None", None, "None"),
         ("All", None, "All"),
         (None, "Running", "Running"),
         ("All", "Running", "Running"),
@@ -319,6 +318,58 @@ def test_all_mistakes_are_told_at_once() -> None:
         "spec.mpiReplicaSpecs[Worker].replicas",
         "spec.mpiReplicaSpecs[Worker].restartPolicy",
     }
+
+
+def told(scene: Scene) -> list[str]:
+    """Places and sorts of its mistakes, without the rest of the words."""
+    return [": ".join(problem.split(": ")[:2]).removesuffix(" value") for problem in scene.problems]
+
+
+CONTAINERS = "template.spec.containers: Required"
+
+
+@pytest.mark.parametrize(
+    ("scene", "mistakes"),
+    [
+        pytest.param(
+            a_job("MPIJob", version="v2beta1"),
+            ["spec.mpiReplicaSpecs: Required"],
+            id="nothing at all",
+        ),
+        pytest.param(
+            a_job("MPIJob", version="v2beta1", mpiReplicaSpecs={}),
+            ["spec.mpiReplicaSpecs: Required", "spec.mpiReplicaSpecs[Launcher]: Required"],
+            id="no roles",
+        ),
+        pytest.param(
+            a_job("MPIJob", version="v2beta1", mpiReplicaSpecs={"Launcher": {}, "Worker": {}}),
+            [
+                f"spec.mpiReplicaSpecs[Launcher].{CONTAINERS}",
+                "spec.mpiReplicaSpecs[Worker].replicas: Forbidden",
+                f"spec.mpiReplicaSpecs[Worker].{CONTAINERS}",
+            ],
+            id="roles without anything, of which numbers and policies have defaults",
+        ),
+        pytest.param(
+            mpi("v2beta1", 1000)
+            .policy(
+                cleanPodPolicy="x", ttlSecondsAfterFinished=-1, activeDeadlineSeconds=-1, backoffLimit=-1, managedBy="x"
+            )
+            .meta(name="a" * 54),
+            [
+                "spec.runPolicy.activeDeadlineSeconds: Invalid",
+                "spec.runPolicy.backoffLimit: Invalid",
+                "spec.runPolicy.managedBy: Unsupported",
+                "spec.runPolicy.ttlSecondsAfterFinished: Invalid",
+                "metadata.name: Invalid",
+                "spec.runPolicy.cleanPodPolicy: Unsupported",
+            ],
+            id="every limit",
+        ),
+    ],
+)
+def test_the_mistakes_of_a_job_of_v2beta1(scene: Scene, mistakes: list[str]) -> None:
+    assert sorted(told(scene)) == sorted(mistakes)
 
 
 @each_version

@@ -18,6 +18,8 @@ HYDRA = {
     "I_MPI_HYDRA_BOOTSTRAP": "rsh",
     "I_MPI_HYDRA_BOOTSTRAP_EXEC": "/etc/mpi/kubexec.sh",
     "I_MPI_HYDRA_HOST_FILE": "/etc/mpi/hostfile.hydra",
+    "I_MPI_HYDRA_BRANCH_COUNT": "2",
+    "I_MPI_PERHOST": "1",
     "HYDRA_LAUNCHER": "rsh",
     "HYDRA_LAUNCHER_EXEC": "/etc/mpi/kubexec.sh",
     "HYDRA_HOST_FILE": "/etc/mpi/hostfile.hydra",
@@ -28,6 +30,8 @@ OPEN_MPI = {
     "PRTE_MCA_plm_ssh_agent": "/etc/mpi/kubexec.sh",
     "PRTE_MCA_prte_default_hostfile": "/etc/mpi/hostfile",
 }
+FLAT = {"OMPI_MCA_plm_rsh_no_tree_spawn": "1", "PRTE_MCA_plm_ssh_no_tree_spawn": "1"}
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 NO_GPU = {"NVIDIA_VISIBLE_DEVICES": "", "NVIDIA_DRIVER_CAPABILITIES": ""}
 
 
@@ -151,6 +155,7 @@ def run(script: str, tmp_path: Path, *arguments: str) -> str:
         capture_output=True,
         text=True,
         check=False,
+        env={},
     )
     assert (done.returncode, done.stderr) == (7, ""), "kubectl's exit code, and not a word of its own"
     return done.stdout
@@ -159,10 +164,10 @@ def run(script: str, tmp_path: Path, *arguments: str) -> str:
 @pytest.mark.parametrize(
     ("arguments", "called"),
     [
-        (["w-0", "orted", "-mca", "x"], "<exec><w-0><--><{sh}><-c><orted -mca x>"),
-        (["w-0", 'a="b c"; echo $a'], '<exec><w-0><--><{sh}><-c><a="b c"; echo $a>'),
-        (["-x", "-q", "w-0", "proxy", "-x"], "<exec><w-0><--><{sh}><-c><proxy -x>"),
-        (["w-0"], "<exec><w-0><--><{sh}><-c><>"),
+        (["w-0", "orted", "-mca", "x"], "<exec><w-0><--container><main><--><{sh}><-c><orted -mca x>"),
+        (["w-0", 'a="b c"; echo $a'], '<exec><w-0><--container><main><--><{sh}><-c><a="b c"; echo $a>'),
+        (["-x", "-q", "w-0", "proxy", "-x"], "<exec><w-0><--container><main><--><{sh}><-c><proxy -x>"),
+        (["w-0"], "<exec><w-0><--container><main><--><{sh}><-c><>"),
     ],
     ids=["words", "one text with quotes", "flags of ssh before the host", "no command"],
 )
@@ -172,21 +177,14 @@ def test_the_remote_shell_runs_the_words_on_the_pod(arguments: list[str], called
     assert run(script, tmp_path, *arguments) == called.format(sh="/bin/sh")
 
 
-def test_the_remote_shell_enters_the_main_container(tmp_path: Path) -> None:
-    script = files(mpi(mainContainer="main"))["kubexec.sh"]
+@pytest.mark.parametrize(("chosen", "entered"), [({}, "main"), ({"mainContainer": "second"}, "second")])
+def test_the_remote_shell_enters_the_main_container_or_the_first(chosen: Json, entered: str, tmp_path: Path) -> None:
+    containers = [main(), {"name": "second", "image": "x"}]
+    scene = a_job("MPIJob", **chosen).role("Launcher").role("Worker", containers=containers)
 
-    assert run(script, tmp_path, "w", "date") == "<exec><w><--container><main><--></bin/sh><-c><date>"
+    called = run(files(scene)["kubexec.sh"], tmp_path, "w", "date")
 
-
-def test_the_remote_shell_tells_hydras_proxies_where_the_launcher_is(tmp_path: Path) -> None:
-    hosts = tmp_path / "hosts"
-    hosts.write_text("127.0.0.1 localhost\n10.0.0.7\tjob-launcher other\n10.0.0.8 job-launcher\n")
-    script = files(mpi())["kubexec.sh"].replace("</etc/hosts", f"<{hosts}")
-
-    called = run(script, tmp_path, "w", "proxy")
-
-    assert "echo 10.0.0.7 job-launcher >>/etc/hosts" in called
-    assert called.endswith("; proxy>")
+    assert called == f"<exec><w><--container><{entered}><--></bin/sh><-c><date>"
 
 
 def test_the_remote_shell_does_not_trace_itself_into_the_jobs_log() -> None:
@@ -214,8 +212,9 @@ def test_without_workers_there_is_no_right_at_all(workers: int | None) -> None:
     assert body(mpi(workers).plan(), "job-launcher", ROLES)["rules"] == []
 
 
-def test_an_image_that_waits_by_itself_may_watch_pods() -> None:
-    scene = mpi().having(kubectl_delivery_image="mpioperator/kubectl-delivery:0.3.0")
+@pytest.mark.parametrize("image", ["mpioperator/kubectl-delivery:0.3.0", "registry.example/mirror/kubectl-delivery:1"])
+def test_an_image_that_may_wait_by_itself_may_watch_pods(image: str) -> None:
+    scene = mpi().having(kubectl_delivery_image=image)
 
     rules = body(scene.plan(), "job-launcher", ROLES)["rules"]
 
@@ -252,11 +251,19 @@ def test_an_account_that_the_user_names_is_used_and_left_to_the_user() -> None:
 
 
 def test_the_launcher_knows_its_hosts_and_how_to_reach_them() -> None:
-    assert env(mpi()) == {**OPEN_MPI, **NO_GPU, **HYDRA}
+    assert env(mpi()) == {**OPEN_MPI, **NO_GPU, **AS_ROOT, **FLAT, **HYDRA}
 
 
 def test_a_launcher_with_gpus_keeps_them() -> None:
-    assert env(mpi(1, gpus("nvidia.com/gpu"))) == {**OPEN_MPI, **HYDRA}
+    assert not NO_GPU.keys() & env(mpi(1, gpus("nvidia.com/gpu"))).keys()
+
+
+@pytest.mark.parametrize(("launcher", "hosts"), [({}, 100), ({"nvidia.com/gpu": 1}, 101)], ids=["no rank", "ranks"])
+def test_the_launcher_reaches_all_hosts_itself_however_many_there_are(launcher: Json, hosts: int) -> None:
+    found = env(mpi(100, {"resources": {"limits": launcher}}))
+
+    assert found.items() >= FLAT.items()
+    assert found["I_MPI_HYDRA_BRANCH_COUNT"] == str(hosts)
 
 
 @pytest.mark.parametrize(
@@ -266,16 +273,18 @@ def test_a_launcher_with_gpus_keeps_them() -> None:
         {"I_MPI_HYDRA_BOOTSTRAP": "ssh"},
         {"I_MPI_HYDRA_BOOTSTRAP_EXEC": "/bin/x"},
         {"I_MPI_HYDRA_BOOTSTRAP": "ssh", "I_MPI_HYDRA_BOOTSTRAP_EXEC": "/bin/x"},
+        {"OMPI_ALLOW_RUN_AS_ROOT": "0"},
+        {"OMPI_MCA_plm_rsh_no_tree_spawn": "0"},
     ],
-    ids=["neither", "the one", "the other", "both"],
+    ids=["neither", "the one", "the other", "both", "not as root", "as a tree"],
 )
-def test_what_the_user_tells_hydra_stands(given: dict[str, str]) -> None:
-    scene = mpi(1, {"env": [{"name": name, "value": value} for name, value in given.items()]})
+def test_what_the_user_tells_mpi_stands(given: dict[str, str]) -> None:
+    scene = mpi(2, {"env": [{"name": name, "value": value} for name, value in given.items()]})
 
     entries = container(scene, "launcher-0")["env"]
     names = [entry["name"] for entry in entries]
 
-    assert env(scene).items() >= {**HYDRA, **given}.items()
+    assert env(scene).items() >= {**HYDRA, **FLAT, **AS_ROOT, **given}.items()
     assert len(names) == len(set(names))
 
 

@@ -189,6 +189,40 @@ def test_a_live_group_follows_the_spec_but_keeps_its_queue() -> None:
     assert (patch.body["spec"]["minMember"], patch.body["spec"]["queue"]) == (2, "default")
 
 
+def test_only_what_must_fit_is_asked_for_and_the_higher_class_first() -> None:
+    scene = a_job("MPIJob", version="v2beta1").role("Launcher", **asking(2, 4, priorityClassName="high"))
+    scene = scene.role("Worker", 100, **asking(20, 64, priorityClassName="low")).having(gang_scheduler="my-scheduler")
+
+    asked = replace(scene.policy(schedulingPolicy={"minAvailable": 2}), priorities={"high": 9, "low": 1})
+
+    assert group(asked)["minResources"] == {"cpu": "22", "memory": "68Gi"}
+
+
+@pytest.mark.parametrize(("policy", "timeout"), [({}, None), ({"scheduleTimeoutSeconds": 7}, 7)])
+def test_a_group_waits_as_long_as_its_policy_says_and_follows_it(policy: Json, timeout: int | None) -> None:
+    scene = mpi(scheduler="my-scheduler")
+    made = group(scene.policy(schedulingPolicy=policy))
+
+    (patch,) = [
+        action
+        for action in scene.settled().policy(schedulingPolicy={"scheduleTimeoutSeconds": 30}).plan().actions
+        if isinstance(action, Patch) and action.resource == gang.SCHEDULER_PLUGINS
+    ]
+
+    assert made.get("scheduleTimeoutSeconds") == timeout
+    assert patch.body["spec"]["scheduleTimeoutSeconds"] == 30
+
+
+@pytest.mark.parametrize("version", ["v1", "v1alpha2", "v2beta1"])
+def test_a_scheduler_that_the_template_names_is_kept_and_warned_of(version: str) -> None:
+    scene = mpi(version).role("Worker", 2, schedulerName="mine")
+
+    workers = [pod["spec"]["schedulerName"] for pod in pods(scene) if "worker" in str(pod["metadata"])]
+
+    assert set(workers) == {"mine"}
+    assert "SetPodTemplateSchedulerName" in [event.reason for event in scene.plan().events]
+
+
 @pytest.mark.parametrize("policy", ["None", "All"])
 def test_the_group_goes_with_the_end_of_the_job_whatever_is_cleaned_up(policy: str) -> None:
     scene = mpi().policy(cleanPodPolicy=policy).settled().group("Running").all("Running", "Worker")

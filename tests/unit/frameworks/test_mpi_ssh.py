@@ -19,6 +19,7 @@ from trainmaster.testing.scene import Scene, a_job, body
 
 PREFIX = "training.kubeflow.org/"
 NO_GPU = [("NVIDIA_VISIBLE_DEVICES", ""), ("NVIDIA_DRIVER_CAPABILITIES", "")]
+AS_ROOT = [("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]
 RETRIES = "-o ConnectionAttempts=10"
 ENVIRONMENTS = {
     "OpenMPI": [
@@ -224,6 +225,7 @@ def test_the_launcher_tells_its_mpi_where_the_hosts_are(implementation: str) -> 
         ("K_MPI_JOB_ROLE", "launcher"),
         *ENVIRONMENTS[implementation],
         *NO_GPU,
+        *(AS_ROOT if implementation == "OpenMPI" else []),
     ]
     assert env(scene, "worker-0") == [("K_MPI_JOB_ROLE", "worker")]
 

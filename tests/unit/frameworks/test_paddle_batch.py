@@ -1,6 +1,5 @@
 """PaddleJob of batch.paddlepaddle.org: what the kind is, and what its pods and Services are given."""
 
-import subprocess
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from trainmaster import frameworks
 from trainmaster.api import schema
 from trainmaster.frameworks.paddle_batch import PaddleBatch
 from trainmaster.objects.resource import SERVICES
-from trainmaster.testing.scene import Scene, body, created
+from trainmaster.testing.scene import body, created
 
 
 def test_the_resource_is_paddle_operators_own():
@@ -220,81 +219,15 @@ def test_an_unknown_restart_policy_is_refused_where_it_stands():
     ]
 
 
-def test_the_coordinator_waits_for_every_name_of_the_job_after_the_users_own_init_containers():
-    mine = {"name": "mine", "image": "x"}
-    scene = a_paddle(ps=1).role("worker", 2, initContainers=[mine])
+def test_a_volume_of_the_sample_sets_name_is_refused_with_its_path():
+    scene = a_paddle(sampleSetRef={"name": "imagenet", "mountPath": "/data"})
 
-    first, coordinator = the_pod(scene)["spec"]["initContainers"]
+    problems = scene.role("worker", 1, volumes=[{"name": "x"}, {"name": "imagenet"}]).problems
 
-    assert first == mine
-    assert (coordinator["name"], coordinator["image"]) == ("coord-paddle", "docker.io/library/alpine:3.10")
-    assert coordinator["imagePullPolicy"] == "IfNotPresent"
-    assert coordinator["command"][:2] == ["sh", "-c"]
-    assert coordinator["command"][3:] == ["job", "", "ps=1", "worker=2"]
-
-
-@pytest.mark.parametrize(
-    "scene",
-    [
-        pytest.param(a_paddle(worker=1).having(coordinator_image=""), id="no image"),
-        pytest.param(a_paddle(worker=1, elastic=1), id="elastic"),
-    ],
-)
-def test_there_is_no_coordinator_without_an_image_nor_for_those_who_go_on_without_each_other(scene):
-    assert "initContainers" not in the_pod(scene)["spec"]
-
-
-def test_a_pod_that_is_made_again_does_not_wait_for_those_that_are_done():
-    scene = a_paddle(ps=1, worker=2).all("Running").pod("worker", 0, "Succeeded").gone("worker", 1)
-
-    [coordinator] = the_pod(scene, "job-worker-1")["spec"]["initContainers"]
-
-    assert coordinator["command"][3:] == ["job", "job-worker-0", "ps=1", "worker=2"]
-
-
-def coordinated(scene: Scene, **tools: str) -> subprocess.CompletedProcess[str]:
-    """The coordinator's script at work, with tools of ours in place of the system's."""
-    [container] = the_pod(scene)["spec"]["initContainers"]
-    shell, flag, script, *arguments = container["command"]
-    ours = "".join(f"{name}() {{ {does}; }}\n" for name, does in tools.items())
-    command = [f"/bin/{shell}", flag, ours + script, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-
-
-@pytest.mark.parametrize(
-    ("getent", "nslookup"),
-    [pytest.param("true", "false", id="getent"), pytest.param("return 127", "true", id="nslookup")],
-)
-def test_the_script_ends_when_all_names_resolve(getent, nslookup):
-    scene = a_paddle(ps=1, worker=2)
-
-    ended = coordinated(scene, getent=getent, nslookup=nslookup, sleep='echo "sleep $@"')
-
-    assert (ended.returncode, ended.stdout) == (0, "sleep 2\n")
-
-
-def test_the_script_asks_for_every_name_once_a_second_until_it_is_there():
-    scene = a_paddle(ps=1, worker=2)
-    waits = '[ "$2" != job-worker-0 ] || [ "$try" = 3 ]'
-
-    ended = coordinated(scene, getent=waits, nslookup="false", sleep='echo "sleep $1"')
-
-    assert ended.returncode == 0
-    assert ended.stdout.splitlines() == [
-        "check 1: job-worker-0 has no address yet",
-        "sleep 1",
-        "check 2: job-worker-0 has no address yet",
-        "sleep 1",
-        "sleep 2",
+    assert problems == [
+        'spec.worker.template.spec.volumes[1].name: Invalid value: "imagenet": '
+        "is the name of the volume of spec.sampleSetRef; take one of them out"
     ]
-
-
-def test_the_script_gives_up_after_a_thousand_times():
-    ended = coordinated(a_paddle(worker=1), getent="false", nslookup="false", sleep=":")
-
-    lines = ended.stdout.splitlines()
-    assert ended.returncode == 1
-    assert (len(lines), lines[-1]) == (1000, "check 1000: job-worker-0 has no address yet")
 
 
 def test_a_sample_set_is_mounted_into_the_first_container_of_every_pod():
@@ -340,7 +273,7 @@ def test_elastic_workers_are_told_how_many_they_are_in_place_of_the_gate(level, 
         ),
         pytest.param(
             a_paddle(worker=1, sampleSetRef={"name": "a"}),
-            "spec.sampleSetRef.mountPath: Required value: must be required",
+            "spec.sampleSetRef.mountPath: Required value: is missing",
             id="no mount path",
         ),
         pytest.param(

@@ -110,3 +110,32 @@ def test_at_the_end_only_a_group_of_our_own_goes(owner, gone, phase):
 
     assert made.status.is_finished
     assert deleted(made, gang.VOLCANO) == gone
+
+
+@pytest.mark.parametrize(
+    ("policy", "annotations", "queue"),
+    [
+        pytest.param({}, {}, "default", id="unsaid"),
+        pytest.param({"queue": "night"}, {}, "night", id="by policy"),
+        pytest.param({}, {"scheduling.volcano.sh/queue-name": "day"}, "day", id="by annotation"),
+    ],
+)
+def test_the_group_and_its_pods_name_the_same_queue(policy, annotations, queue):
+    scene = a_paddle(worker=1, schedulingPolicy=policy).meta(annotations=annotations).having(gang_scheduler="volcano")
+
+    group = body(scene.plan(), "job", gang.VOLCANO)
+    pod = the_pod(scene.group("Inqueue"))
+
+    assert (group["spec"]["queue"], pod["metadata"]["annotations"]["volcano.sh/queue-name"]) == (queue, queue)
+
+
+@pytest.mark.parametrize(
+    ("phase", "count"),
+    [pytest.param(phase, count, id=phase or "none yet") for phase, count in [("", 0), ("Pending", 0), ("Unknown", 1),
+     ("Inqueue", 1), ("Running", 1), ("Completed", 1)]],
+)  # fmt: skip
+def test_pods_are_made_as_soon_as_the_group_is_past_pending(phase, count):
+    """Unknown is a group that has lost members: to hold new ones back would keep it so for ever."""
+    scene = a_paddle(worker=1).having(gang_scheduler="volcano").group(phase)
+
+    assert len(created(scene.plan())) == count

@@ -232,6 +232,27 @@ def test_it_is_left_for_another_number_of_replicas_once_somebody_has_passed_it(r
     assert written(settled) == []
 
 
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_after_another_number_of_replicas_a_pod_that_is_made_again_still_finds_its_own_address(replicas):
+    scene = addressed(opened(a_paddle(worker=2)).scaled("worker", replicas).after(), "Running").gone("worker", 0)
+
+    closing = scene.plan()
+    opening = scene.after(closing).pod("worker", 0, "Pending", ip="10.0.0.9")
+
+    assert (deleted(closing, CONFIG_MAPS), created(closing)) == (["job"], ["job-worker-0"])
+    assert [data["PADDLE_TRAINERS"].split(",")[0] for data in written(opening)] == ["10.0.0.9"]
+
+
+@pytest.mark.parametrize("sizes", ["worker", "worker=", "worker=x", "worker=" + "9" * 5000, "=,=,"])
+def test_nonsense_in_its_annotation_is_nobodys_size(sizes):
+    owner = (OwnerReference(uid=UID, controller=True),)
+    held = Meta(name="job", namespace="default", uid="m", owner_references=owner, annotations={contract.SIZES: sizes})
+
+    running = addressed(a_paddle(worker=2), "Running").other("ConfigMap", held, {})
+
+    assert written(running) == []
+
+
 def test_one_that_another_operator_made_is_left_to_the_processes_that_live_by_it():
     owner = (OwnerReference(uid=UID, controller=True),)
     held = Meta(name="job", namespace="default", uid="theirs", owner_references=owner)

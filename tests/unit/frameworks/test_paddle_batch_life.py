@@ -8,13 +8,10 @@ from msgspec import structs
 from tests.unit.frameworks.paddle_jobs import a_paddle, addressed
 
 from trainmaster.api.status import render
-from trainmaster.engine.actions import Patch
-from trainmaster.engine.plan import plan_rejected
 from trainmaster.objects.pod import ContainerState, ContainerStatus, Pod, PodStatus, Terminated, Waiting
 from trainmaster.objects.resource import SERVICES
 from trainmaster.testing.scene import Scene, created, deleted, states
 
-FINALIZER = "finalizers.paddlepaddle.org"
 RUNNING = ContainerState(running={})
 WAITING = ContainerState(waiting=Waiting("CrashLoopBackOff"))
 ENDED = ContainerState(terminated=Terminated(exit_code=0))
@@ -253,6 +250,29 @@ def test_pods_and_services_are_kept_or_go_by_policy_and_outcome(policy, phase, c
     assert (not ended.pods, not ended.services) == (cleaned, cleaned)
 
 
+RUNS, WHOLE = ["job-ps-0", "job-worker-1"], ["job-ps-0", "job-worker-0", "job-worker-1"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "gone"),
+    [
+        pytest.param("", RUNS, id="unset: what still runs"),
+        pytest.param("OnCompletion", RUNS, id="OnCompletion: what still runs"),
+        pytest.param("Always", WHOLE, id="Always"),
+        pytest.param("OnFailure", WHOLE, id="OnFailure"),
+        pytest.param("Never", [], id="Never"),
+    ],
+)
+def test_a_job_past_its_deadline_lets_go_of_what_it_holds_unless_told_never_to(policy, gone):
+    scene = a_paddle(ps=1, worker=2, cleanPodPolicy=policy).policy(activeDeadlineSeconds=60).all("Running")
+    scene = scene.pod("worker", 0, "Succeeded").after()
+
+    plan = scene.at(60).plan()
+
+    assert plan.status.is_true("Failed")
+    assert sorted(deleted(plan)) == gone
+
+
 def test_a_failed_pod_fails_the_job_for_good():
     scene = a_paddle(worker=2).all("Running").after().pod("worker", 1, "Failed", exit_code=1)
 
@@ -335,43 +355,11 @@ def test_replicas_taken_away_go_and_replicas_added_come():
     assert created(scene.scaled("worker", 3).plan()) == ["job-worker-2"]
 
 
-def going(*finalizers: str) -> Scene:
-    scene = a_paddle(worker=1).all("Running").after()
-    return scene.meta(deletionTimestamp="2023-11-14T22:13:20Z", finalizers=list(finalizers), resourceVersion="7")
+def test_a_job_that_has_ended_keeps_its_pods_whatever_its_replicas_are_set_to():
+    ended = addressed(a_paddle(worker=2, cleanPodPolicy="Never"), "Succeeded").settled()
 
-
-def test_the_old_operators_finalizer_is_taken_off_a_job_that_is_deleted_and_no_other():
-    made = going("mine", FINALIZER).plan()
-
-    [action] = made.actions
-    assert isinstance(action, Patch)
-    assert action.resource == a_paddle().framework.resource
-    assert action.body == {"metadata": {"resourceVersion": "7", "finalizers": ["mine"]}}
-
-
-def test_nothing_else_is_done_for_a_job_that_is_deleted_and_its_phase_says_so():
-    made = going("mine").plan()
-
-    assert made.actions == ()
-    assert render(made.status)["phase"] == "Terminating"
-
-
-def test_a_job_that_lives_keeps_its_finalizers():
-    scene = a_paddle(worker=1).all("Running").meta(finalizers=[FINALIZER])
-
-    assert scene.framework.resource not in {action.resource for action in scene.plan().actions}
-
-
-def test_an_invalid_job_is_failed_and_can_be_deleted():
-    scene = a_paddle(ps=1, elastic=1)
-    framework, bare = scene.framework, a_paddle(worker=1).job
-    leaving = a_paddle(worker=1).meta(deletionTimestamp="2023-11-14T22:13:20Z", finalizers=[FINALIZER]).job
-
-    refused = plan_rejected(framework, bare, scene.reading.problems, scene.now, has_pods=False)
-    released = plan_rejected(framework, leaving, scene.reading.problems, scene.now, has_pods=False)
-
-    assert render(refused.status)["phase"] == "Failed"
-    assert [type(action) for action in released.actions] == [Patch]
+    assert ended.scaled("worker", 1).plan().actions == ()
+    assert ended.scaled("worker", 3).plan().actions == ()
 
 
 def test_a_suspended_job_is_pending_and_has_no_pods():

@@ -157,13 +157,35 @@ def test_in_order_a_task_starts_when_those_before_it_have_addresses():
         ),
         pytest.param(
             tasked("Collective", a_task("a"), elastic=1),
-            "spec.worker: Required value: must be present, because spec.elastic lets the number of workers change",
+            "spec.tasks[worker]: Required value: must be present, "
+            "because spec.elastic lets the number of workers change",
             id="elastic",
+        ),
+        pytest.param(
+            tasked("Collective", a_task("a"), worker=a_task("worker")),
+            "spec.worker: Forbidden: must not stand beside spec.tasks; make it one of them",
+            id="roles beside tasks",
         ),
     ],
 )
 def test_mistakes_in_tasks_are_named_with_their_path(scene, problem):
     assert problem in scene.problems
+
+
+@pytest.mark.parametrize(
+    ("scene", "is_grouped"),
+    [
+        pytest.param(tasked("PS", a_task("ps"), a_task("trainer", schedulerName="volcano")), True, id="a trainer's"),
+        pytest.param(tasked("PS", a_task("ps", schedulerName="volcano"), a_task("trainer")), False, id="a server's"),
+    ],
+)
+def test_the_scheduler_of_those_that_train_counts_for_all(scene, is_grouped):
+    pods = [the_pod(scene, name) for name in ("job-ps-0", "job-trainer-0")]
+
+    assert [pod["metadata"]["annotations"].get("scheduling.k8s.io/group-name") == "job" for pod in pods] == [
+        is_grouped,
+        is_grouped,
+    ]
 
 
 def test_tasks_need_no_advice():

@@ -358,6 +358,31 @@ def test_server_that_wants_much_patience_gets_it_from_the_caller() -> None:
     assert waits.seconds == []
 
 
+class Deposed(errors.KubeError):
+    """Another may write by now."""
+
+
+@pytest.mark.parametrize("failure", [(429, {}), NO_ANSWER], ids=["too many requests", "no answer"])
+def test_who_lost_the_right_to_write_does_not_repeat_a_write(failure: Answer) -> None:
+    client, script, _ = connect(failure, (200, POD), (200, POD))
+    asked = 0
+
+    def permit() -> None:
+        nonlocal asked
+        asked += 1
+        if asked > 1:
+            raise Deposed
+
+    async def main() -> Any:
+        fenced = client.fenced(permit)
+        with pytest.raises(Deposed):
+            await fenced.create(PODS, POD)
+        return await fenced.get(PODS, "a", "default")
+
+    assert run(main()) == POD
+    assert [request.method for request in script.requests] == ["POST", "GET"]
+
+
 def test_every_attempt_is_observed() -> None:
     seen: list[tuple[str, str, int | str]] = []
     client, _, _ = connect(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from trainmaster.objects.pod import Pod
+from trainmaster.objects.meta import Meta
+from trainmaster.objects.pod import ContainerState, ContainerStatus, Pod, PodStatus, Terminated
 
 WIRE = b"""{
   "metadata": {"name": "job-worker-0"},
@@ -66,3 +67,23 @@ def test_a_pod_is_ready_by_its_condition() -> None:
 
 def test_a_pod_without_status_is_pending() -> None:
     assert msgspec.json.decode(b'{"metadata": {}}', type=Pod).status.phase == "Pending"
+
+
+@pytest.mark.parametrize(
+    ("ended", "is_so"),
+    [("2026-01-01T00:00:59Z", False), ("2026-01-01T00:01:00Z", True), ("2026-01-01T00:01:20Z", True)],
+    ids=["before it was deleted", "in that second", "in its grace period"],
+)
+def test_a_pod_was_stopped_if_it_ended_after_somebody_deleted_it(ended: str, is_so: bool) -> None:
+    meta = Meta(deletion_timestamp="2026-01-01T00:01:30Z", deletion_grace_period_seconds=30)
+    state = ContainerState(terminated=Terminated(exit_code=0, finished_at=ended))
+
+    pod = Pod(meta, PodStatus(phase="Succeeded", container_statuses=(ContainerStatus(state=state),)))
+
+    assert pod.was_stopped is is_so
+
+
+def test_a_pod_that_nobody_deletes_was_not_stopped() -> None:
+    state = ContainerState(terminated=Terminated(exit_code=0, finished_at="2026-01-01T00:01:20Z"))
+
+    assert not Pod(Meta(), PodStatus(container_statuses=(ContainerStatus(state=state),))).was_stopped

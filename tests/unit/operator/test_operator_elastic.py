@@ -11,9 +11,9 @@ from trainmaster.kube.errors import Unreachable
 from trainmaster.kube.transport import Request, Response
 from trainmaster.objects.resource import EVENTS, PODS
 from trainmaster.operator import elastic
-from trainmaster.operator.elastic import Etcd, EtcdError
+from trainmaster.operator.elastic import Etcd, EtcdError, Followed
 from trainmaster.testing import clock
-from trainmaster.testing.operation import an_api, edit, operating, passing, quiet, set_phases, submit
+from trainmaster.testing.operation import an_api, conditions_of, edit, operating, passing, quiet, set_phases, submit
 
 NP = "/paddle/default-job/np"
 THREE = Shared(NP, "3", "scaled replicas to 3")
@@ -52,7 +52,7 @@ class FakeEtcd:
         self.is_closed = True
 
 
-def following(*members: FakeEtcd, wanted: Shared = THREE) -> list[Shared]:
+def following(*members: FakeEtcd, wanted: Shared = THREE) -> Followed:
     standing = iter(members)
     return clock.run(Etcd(["one"] * len(members), lambda _: next(standing)).follow([wanted]))
 
@@ -60,21 +60,21 @@ def following(*members: FakeEtcd, wanted: Shared = THREE) -> list[Shared]:
 def test_a_value_that_differs_is_brought_up_to_date():
     etcd = FakeEtcd(np="2")
 
-    assert following(etcd) == [THREE]
+    assert following(etcd) == Followed(changed=(THREE,))
     assert etcd.values == {NP: "3"}
 
 
 def test_a_value_that_is_right_is_left():
     etcd = FakeEtcd(np="3")
 
-    assert following(etcd) == []
+    assert following(etcd) == Followed()
     assert etcd.asked == ["/v3/kv/range"]
 
 
 def test_a_key_that_is_not_there_is_not_made():
     etcd = FakeEtcd()
 
-    assert following(etcd) == []
+    assert following(etcd) == Followed(missing=(THREE,))
     assert etcd.values == {}
 
 
@@ -82,7 +82,25 @@ def test_a_member_that_is_down_is_passed_over():
     down, up = FakeEtcd(np="2"), FakeEtcd(np="2")
     down.is_down = True
 
-    assert following(down, up) == [THREE]
+    assert following(down, up) == Followed(changed=(THREE,))
+
+
+def test_a_member_without_a_leader_is_passed_over():
+    leaderless, up = FakeEtcd(np="2"), FakeEtcd(np="2")
+    leaderless.status = 503
+
+    assert following(leaderless, up) == Followed(changed=(THREE,))
+    assert up.values == {NP: "3"}
+
+
+def test_a_member_that_was_passed_over_is_not_asked_first_again():
+    leaderless, up = FakeEtcd(np="2"), FakeEtcd(np="2")
+    leaderless.status = 503
+
+    following(leaderless, up)
+
+    assert leaderless.asked == ["/v3/kv/range"]
+    assert up.asked == ["/v3/kv/range", "/v3/kv/put"]
 
 
 def test_if_all_are_down_the_last_ones_word_is_passed_on():
@@ -203,6 +221,76 @@ def test_an_etcd_that_comes_back_is_told_later(etcd):
 
     assert clock.run(main()) == 3
     assert etcd.values == {NP: "3"}
+
+
+def test_a_key_that_the_launcher_makes_late_is_brought_up_to_date(etcd):
+    api, scene = an_api(), a_paddle(worker=2, elastic=1)
+    etcd.values.clear()
+
+    async def main():
+        async with operating(api, etcd_server="etcd:2379"):
+            submit(api, scene.manifest)
+            await quiet(api)
+            edit(api, scene.scaled("worker", 3).manifest)
+            await quiet(api)
+            set_phases(api, "Running")
+            await quiet(api)
+            etcd.values[NP] = "2"
+            await passing(60)
+
+    clock.run(main())
+
+    assert etcd.values == {NP: "3"}
+    assert scaled_events(api) == ["scaled replicas to 3"]
+
+
+def test_a_key_that_is_right_is_not_asked_for_again_and_again(etcd):
+    api = an_api()
+
+    async def main():
+        async with operating(api, etcd_server="etcd:2379"):
+            submit(api, a_paddle(worker=2, elastic=1).manifest)
+            await quiet(api)
+            asked = len(etcd.asked)
+            await passing(3600)
+            return asked
+
+    asked = clock.run(main())
+
+    assert len(etcd.asked) == asked
+
+
+def test_an_etcd_that_cannot_be_reached_is_told_to_users_once(etcd):
+    api = an_api()
+    etcd.is_down = True
+
+    async def main():
+        async with operating(api, etcd_server="etcd:2379"):
+            submit(api, a_paddle(worker=3, elastic=1).manifest)
+            await quiet(api)
+            await passing(600)
+
+    clock.run(main())
+
+    [event] = [event for event in api.objects(EVENTS) if event["reason"] == "EtcdUnreachable"]
+    assert (event["type"], event.get("count", 1)) == ("Warning", 1)
+    assert "nobody there" in event["message"]
+
+
+def test_a_deadline_is_kept_though_the_etcd_cannot_be_reached(etcd):
+    api, scene = an_api(), a_paddle(worker=2, elastic=1).policy(activeDeadlineSeconds=100)
+    etcd.is_down = True
+
+    async def main():
+        async with operating(api, etcd_server="etcd:2379"):
+            submit(api, scene.manifest)
+            await quiet(api)
+            set_phases(api, "Running")
+            await passing(200)
+
+    clock.run(main())
+
+    assert conditions_of(api, scene.manifest)[-1] == ("Failed", "True")
 
 
 def test_a_job_that_has_ended_is_told_nothing(etcd):

@@ -167,3 +167,52 @@ def test_the_ports_reach_the_processes():
     [config] = [held for held in api.objects(CONFIG_MAPS) if held["metadata"]["name"] == "job"]
     assert config["data"]["PADDLE_PORT"] == "35000"
     assert config["data"]["PADDLE_TRAINER_ENDPOINTS"] == "192.0.2.7:35000"
+
+
+def test_no_annotation_of_one_job_stops_another():
+    api, bad, good = an_api(), a_host_job("bad", **{"host-port": "9" * 5000}), a_host_job("good")
+
+    run(api, bad, good)
+
+    assert sorted(pod["metadata"]["name"] for pod in api.objects(PODS)) == ["bad-worker-0", "good-worker-0"]
+    assert {port_of(api, bad), port_of(api, good)} == {"35000", "35020"}
+
+
+def test_a_job_that_waits_for_ports_is_seen_to_be_pending():
+    api, first, second = an_api(), a_host_job("first"), a_host_job("second")
+
+    run(api, first, second, port_range="100,119")
+
+    [waiting] = [job_of(api, job)["status"] for job in (first, second) if not port_of(api, job)]
+    assert (waiting["phase"], waiting["mode"], waiting["worker"]["ready"]) == ("Pending", "Single", "0/1")
+
+
+def test_a_job_that_waits_for_ports_ends_at_its_deadline():
+    api, first, second = an_api(), a_host_job("first"), a_host_job("second")
+    second = {**second, "spec": {**second["spec"], "runPolicy": {"activeDeadlineSeconds": 100}}}
+
+    async def main():
+        async with operating(api, port_range="100,119"):
+            submit(api, first)
+            await quiet(api)
+            submit(api, second)
+            await passing(200)
+
+    clock.run(main())
+
+    assert job_of(api, second)["status"]["phase"] == "Failed"
+
+
+def test_a_finished_job_of_another_operator_holds_no_ports():
+    api, old = an_api(), a_host_job("old", **{"host-port": "100"})
+    new = a_host_job("new")
+
+    async def main():
+        api.put(a_paddle().framework.resource, {**old, "status": {"phase": "Completed"}})
+        async with operating(api, port_range="100,119"):
+            submit(api, new)
+            await quiet(api)
+
+    clock.run(main())
+
+    assert port_of(api, new) == "100"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tools import environments, environments_debian
+from tools import environments, environments_debian, environments_step
 
 ROOT = Path(__file__).parents[3]
 
@@ -25,7 +26,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]
     listed.write_text('small = ["wheel==1"]')
     commands: list[Sequence[str]] = []
 
-    def run(name: str, command: Sequence[str]) -> None:
+    def run(name: str, command: Sequence[str], *, grows: Path | None = None) -> None:
         commands.append(command)
         if "venv" in command:
             Path(command[-1]).mkdir(parents=True)
@@ -191,3 +192,59 @@ def test_a_recipe_of_this_project_can_be_read(name):
 def test_an_unknown_name_is_told_with_the_known_ones(made, capsys):
     assert environments.main(["large"]) == 1
     assert "knows no large; it has small" in capsys.readouterr().err
+
+
+def test_what_is_there_and_what_is_to_be_made_is_told_before_it_is_waited_for(made, capsys):
+    environments.RECIPES.write_text('small = ["wheel==1"]\nlarge = ["wheel==2"]')
+    environments.environment("large")
+    capsys.readouterr()
+
+    assert environments.main(["all"]) == 0
+
+    told = capsys.readouterr()
+    lines = [line.partition(" in ")[0] for line in told.err.splitlines()]
+    assert lines[:2] == ["1/2 small: not there yet, or not whole", "small: installing wheel==1"]
+    assert lines[-1] == "2/2 large: cached"
+    assert told.out.splitlines() == [str(environments.location(name)) for name in ("small", "large")]
+
+
+def test_without_a_name_all_are_listed_and_none_is_made(made, capsys):
+    environments.RECIPES.write_text('jax = ["wheel==1"]\nlarge = ["wheel==2"]')
+    directory = environments.environment("large")
+    (directory / "library").write_bytes(bytes(2_000_000))
+    made.clear()
+
+    assert environments.main([]) == 0
+
+    assert capsys.readouterr().out.splitlines() == [
+        "jax    light  not made",
+        f"large         cached, 2 MB in {directory}",
+    ]
+    assert made == []
+
+
+def test_light_environments_are_known():
+    assert {*environments.LIGHT} <= tomllib.loads(environments.RECIPES.read_text()).keys()
+
+
+def test_a_command_that_takes_long_tells_how_far_it_is(tmp_path, monkeypatch):
+    told: list[str] = []
+    (tmp_path / "half").write_bytes(bytes(3_000_000))
+    os.mkfifo(tmp_path / "end")
+
+    def tell(text: str) -> None:
+        told.append(text)
+        (tmp_path / "end").write_text("now\n")
+
+    monkeypatch.setattr(environments_step, "BEAT", 0.5)
+    monkeypatch.setattr(environments_step, "tell", tell)
+
+    environments_step.run("small", ["sh", "-c", 'read word < "$0"', str(tmp_path / "end")], grows=tmp_path)
+
+    assert len(told) == 1
+    assert re.fullmatch(r"small: \d+ s, 3 MB so far …", told[0])
+
+
+def test_a_command_that_fails_is_told_with_its_exit_code():
+    with pytest.raises(environments.Unavailable, match=r"small could not be made: .* non-zero exit status 3"):
+        environments_step.run("small", ["sh", "-c", "exit 3"])

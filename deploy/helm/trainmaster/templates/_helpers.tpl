@@ -7,6 +7,11 @@
 {{- end -}}
 {{- end }}
 
+{{/* The name of what lies beyond the release's namespace, where it would meet what another release has there. */}}
+{{- define "trainmaster.nameOutside" -}}
+{{- if eq .Release.Namespace "trainmaster-system" -}}trainmaster{{- else -}}trainmaster-{{ .Release.Namespace }}{{- end -}}
+{{- end }}
+
 {{/* Whether any of these kinds is enabled: (list . "TFJob" "PyTorchJob"). */}}
 {{- define "trainmaster.runs" -}}
 {{- $schemes := (first .).Values.schemes -}}

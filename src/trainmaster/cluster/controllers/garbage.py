@@ -179,7 +179,8 @@ class GarbageCollector:
         """Called when custom resources come or go; owners of an unknown kind may have become known."""
         kinds = list(self._registry.kinds)
         self._by_name = {(kind.group, kind.kind): kind for kind in reversed(kinds)}
-        self._by_prefix = {kind.prefix: kind for kind in kinds if kind.prefix == f"{kind.group}/{kind.plural}"}
+        stored_last = sorted(kinds, key=lambda kind: kind.is_storage_version)  # only that version takes what is stored
+        self._by_prefix = {kind.prefix: kind for kind in stored_last if kind.prefix == f"{kind.group}/{kind.plural}"}
         for place in self._index.places():
             self._loop.mark(place)
 

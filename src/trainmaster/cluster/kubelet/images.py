@@ -32,7 +32,10 @@ from typing import Any
 
 from trainmaster.cluster.kubelet.images_config import ImageError, ImageMapping, mappings_of, parse_option
 
-__all__ = ["ImageError", "ImageMapping", "Images", "ResolvedImage", "parse_option"]
+__all__ = ["UNPULLED", "ImageError", "ImageMapping", "Images", "ResolvedImage", "parse_option"]
+
+UNPULLED = "is not pulled here"
+"""Known by these words wherever the message turns up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,7 @@ class ResolvedImage:
         return bool(self.match)
 
     def _remedy(self) -> str:
-        why = f"the container has no command, image {self.image} is not pulled here, and"
+        why = f"the container has no command, image {self.image} {UNPULLED}, and"
         if self.is_mapped:
             told = f"{why} the entry for it gives no entrypoint. Add the last line to that entry in trainmaster.yaml:"
         else:

@@ -187,7 +187,8 @@ def _command_line(text: str, base: Path) -> tuple[str, ...]:
         return tuple(words)  # found on the container's PATH
     program = absolute(words[0], base)
     if not program.exists():
-        raise _Problem(words[0], f"{program} does not exist; give a directory with bin/, an environment or a command")
+        named = "it" if str(program) == words[0] else program
+        raise _Problem(words[0], f"{named} does not exist; give a directory with bin/, an environment or a command")
     return (str(program), *words[1:])
 
 

@@ -157,7 +157,8 @@ class NamespaceSandbox:
                 refused.append(str(error))
             else:
                 return cls(launcher, root, parsed)
-        raise SandboxError(f"this machine does not allow namespaces: {'; '.join(refused)}")
+        log.debug("namespaces refused: %s", "; ".join(refused))
+        raise SandboxError(_no_namespaces("; ".join(refused)))
 
     @property
     def can_limit(self) -> bool:
@@ -254,6 +255,22 @@ class NamespaceSandbox:
         return [*(_bound(source, target) for target, source in files.items()), *_names(config)]
 
 
+def _no_namespaces(refusal: str) -> str:
+    """In words, with what somebody who administers the machine can do about it."""
+    if "No space left" in refusal:
+        return (
+            "this machine makes no more namespaces: their number is limited, maybe to none. "
+            "Root can raise it: sysctl -w user.max_user_namespaces=15000"
+        )
+    if "not permitted" in refusal or "Permission denied" in refusal:
+        return (
+            "this machine forbids namespaces to ordinary users. Root can allow them: "
+            "sysctl -w kernel.unprivileged_userns_clone=1 (Debian), kernel.apparmor_restrict_unprivileged_userns=0 "
+            "(Ubuntu); a container must be started with the right to make them (--privileged)"
+        )
+    return f"this machine does not allow namespaces: {refusal}"
+
+
 def _names(config: PodConfig) -> list[Json]:
     return [_bound(config.hosts, "/etc/hosts")]
 
@@ -296,7 +313,11 @@ async def open_sandbox(kind: Kind, root: Path) -> Sandbox:
     except SandboxError as error:
         if kind == "namespaces":
             raise
-        log.warning("pods share this machine's network, with ports and addresses rewritten: %s", error)
+        log.warning(
+            "pods have no networks of their own: they share this machine's, with ports and addresses rewritten. "
+            "Jobs run all the same. Why: %s",
+            error,
+        )
     return await PortSandbox.open(root)
 
 

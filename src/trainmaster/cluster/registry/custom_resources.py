@@ -232,7 +232,7 @@ class CustomRules:
     def _check(self, obj: Mapping[str, Any]) -> list[Cause]:
         if self._is_clean(obj):
             return []
-        fields = {key: value for key, value in obj.items() if key not in ("apiVersion", "kind", "metadata")}
+        fields = {key: value for key, value in obj.items() if key != "metadata"}
         schema = self._kind.schema or {}
         known = {key: value for key, value in (schema.get("properties") or {}).items() if key in fields}
         needed = [key for key in schema.get("required") or () if key not in ("apiVersion", "kind", "metadata")]

@@ -55,7 +55,8 @@ def compiled(schema: Mapping[str, Any]) -> Validator | None:
     """None if the schema cannot be compiled (a pattern in another dialect): then every object takes the slow walk."""
     document = _strict(schema)
     if "properties" in document:
-        document["properties"] = {**document["properties"], **_OPEN_FIELDS}
+        metadata = {"metadata": _OPEN_FIELDS["metadata"]}
+        document["properties"] = {**_OPEN_FIELDS, **document["properties"], **metadata}
     try:
         return jsonschema_rs.Draft4Validator(document)
     except (ValueError, jsonschema_rs.ValidationError):

@@ -1,0 +1,87 @@
+"""The init container in which pods of paddle-operator jobs wait for one another's names."""
+
+import subprocess
+
+import pytest
+from tests.unit.frameworks.paddle_jobs import a_paddle, the_pod
+
+from trainmaster.testing.scene import Scene
+
+
+def test_the_coordinator_waits_for_every_name_of_the_job_after_the_users_own_init_containers():
+    mine = {"name": "mine", "image": "x"}
+    scene = a_paddle(ps=1).role("worker", 2, initContainers=[mine])
+
+    first, coordinator = the_pod(scene)["spec"]["initContainers"]
+
+    assert first == mine
+    assert (coordinator["name"], coordinator["image"]) == ("coord-paddle", "docker.io/library/alpine:3.10")
+    assert coordinator["imagePullPolicy"] == "IfNotPresent"
+    assert coordinator["command"][:2] == ["sh", "-c"]
+    assert coordinator["command"][3:] == ["job", "", "ps=1", "worker=2"]
+
+
+@pytest.mark.parametrize(
+    "scene",
+    [
+        pytest.param(a_paddle(worker=1).having(coordinator_image=""), id="no image"),
+        pytest.param(a_paddle(worker=1, elastic=1), id="elastic"),
+    ],
+)
+def test_there_is_no_coordinator_without_an_image_nor_for_those_who_go_on_without_each_other(scene):
+    assert "initContainers" not in the_pod(scene)["spec"]
+
+
+def test_a_pod_that_is_made_again_does_not_wait_for_those_that_are_done():
+    scene = a_paddle(ps=1, worker=2).all("Running").pod("worker", 0, "Succeeded").gone("worker", 1)
+
+    [coordinator] = the_pod(scene, "job-worker-1")["spec"]["initContainers"]
+
+    assert coordinator["command"][3:] == ["job", "job-worker-0", "ps=1", "worker=2"]
+
+
+def coordinated(scene: Scene, **tools: str) -> subprocess.CompletedProcess[str]:
+    """The coordinator's script at work, with tools of ours in place of the system's."""
+    [container] = the_pod(scene)["spec"]["initContainers"]
+    shell, flag, script, *arguments = container["command"]
+    ours = "".join(f"{name}() {{ {does}; }}\n" for name, does in tools.items())
+    command = [f"/bin/{shell}", flag, ours + script, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+
+
+@pytest.mark.parametrize(
+    ("getent", "nslookup"),
+    [pytest.param("true", "false", id="getent"), pytest.param("return 127", "true", id="nslookup")],
+)
+def test_the_script_ends_when_all_names_resolve(getent, nslookup):
+    scene = a_paddle(ps=1, worker=2)
+
+    ended = coordinated(scene, getent=getent, nslookup=nslookup, sleep='echo "sleep $@"')
+
+    assert (ended.returncode, ended.stdout) == (0, "sleep 2\n")
+
+
+def test_the_script_asks_for_every_name_once_a_second_until_it_is_there():
+    scene = a_paddle(ps=1, worker=2)
+    waits = '[ "$2" != job-worker-0 ] || [ "$try" = 3 ]'
+
+    ended = coordinated(scene, getent=waits, nslookup="false", sleep='echo "sleep $1"')
+
+    assert ended.returncode == 0
+    assert ended.stdout.splitlines() == [
+        "check 1: job-worker-0 has no address yet",
+        "sleep 1",
+        "check 2: job-worker-0 has no address yet",
+        "sleep 1",
+        "sleep 2",
+    ]
+
+
+def test_the_script_goes_on_without_a_name_that_a_thousand_tries_have_not_found():
+    absent = '[ "$2" != job-ps-1 ] && [ "$2" != job-ps-2 ]'
+
+    ended = coordinated(a_paddle(ps=3, worker=1), getent=absent, nslookup="false", sleep=":")
+
+    lines = ended.stdout.splitlines()
+    assert ended.returncode == 0
+    assert lines[999:] == ["check 1000: job-ps-1 has no address yet", "check 1000: job-ps-2 has no address yet"]
