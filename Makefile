@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 CORPUS ?= ../shared/corpus
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check unit test-corpus e2e test-kubernetes e2e-node bench generate golden clean
+.PHONY: help demo test check unit test-corpus e2e e2e-light test-kubernetes e2e-node bench generate golden clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -15,7 +15,8 @@ help: ## Show this list
 $(STAMP): pyproject.toml
 	@echo "setting up $(VENV) …"
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or later is needed; set PYTHON=…")'
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
+	  { rm -rf $(VENV); echo "$(PYTHON) cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@
 
@@ -43,11 +44,16 @@ generate: $(STAMP) ## Rewrite what is derived: deploy/, docs/kinds/, docs/refere
 demo: $(STAMP) ## Train a small model on three ranks of PyTorch on this machine
 	@$(BIN)/python -m tools.demo
 
-e2e: $(STAMP) ## Train every example with its real framework, and try the unmodified SDK
-	$(BIN)/python -m pytest tests/e2e
+e2e: $(STAMP) ## Train every example with its real framework, try their traps and the unmodified SDK; keep the table
+	@$(BIN)/python -m tools.environments all > /dev/null
+	$(BIN)/python -m pytest tests/e2e --table docs/proof/e2e.md
+
+e2e-light: $(STAMP) ## The same with those frameworks that are installed in a minute or two
+	@$(BIN)/python -m tools.environments light > /dev/null
+	$(BIN)/python -m pytest tests/e2e -m light
 
 test-kubernetes: $(STAMP) ## Run jobs of every kind on a real control plane (built once, or from KUBEBUILDER_ASSETS)
-	$(BIN)/python -m pytest tests/kubernetes
+	$(BIN)/python -m pytest tests/kubernetes tests/suite --server kubernetes
 
 e2e-node: $(STAMP) ## Run jobs of five kinds as containers on a real node (as root, in namespaces of its own)
 	$(BIN)/python -m tools.kubernetes.node_stock

@@ -17,7 +17,7 @@ import pytest
 from trainmaster.api.framework import Shared
 from trainmaster.kube.config import Config
 from trainmaster.kube.transport import HttpTransport, Request
-from trainmaster.operator.elastic import Etcd, url_of
+from trainmaster.operator.elastic import Etcd, Followed, url_of
 
 KEY = "/paddle/default-job/np"
 READY = "ready to serve client requests"
@@ -75,4 +75,4 @@ def test_a_value_follows_once_the_launcher_has_made_its_key(endpoint: str) -> No
 
     asyncio.run(main())
 
-    assert changed == [[], [wanted], []]
+    assert changed == [Followed(missing=(wanted,)), Followed(changed=(wanted,)), Followed()]

@@ -11,7 +11,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from tests.kubernetes.conftest import NAMESPACE, PLURALS, SECRETS, Recording, connected, token_of_operator
+from tests.kubernetes.installed import NAMESPACE, PLURALS, SECRETS, Recording, connected, token_of_operator
 
 from trainmaster import frameworks
 from trainmaster.kube import config as kubeconfig

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import secrets
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
@@ -13,8 +15,9 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import trustme
 import yaml
@@ -45,9 +48,17 @@ USERS = {
 class ControlPlane:
     """etcd, kube-apiserver, kube-controller-manager and kube-scheduler as children of this process."""
 
-    def __init__(self, directory: Path, address: str = "127.0.0.1") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        address: str = "127.0.0.1",
+        flags: Sequence[str] = (),
+        controllers: Sequence[str] = ("*",),
+    ) -> None:
         self._home = directory
         self._address = address
+        self._flags = tuple(flags)
+        self._controllers = tuple(controllers)
         self._binaries = binaries()
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._tokens = {user: secrets.token_hex(16) for user in USERS}
@@ -74,9 +85,9 @@ class ControlPlane:
         """Of one of USERS."""
         return self._tokens[name]
 
-    def write_kubeconfig(self, path: Path, user: str, token: str) -> Path:
-        """For any other user, say one with the operator's own rights."""
-        cluster = {"server": self.url, "certificate-authority": str(self.authority)}
+    def write_kubeconfig(self, path: Path, user: str, token: str, server: str = "") -> Path:
+        """For any other user, say one with the operator's own rights; perhaps by way of another address."""
+        cluster = {"server": server or self.url, "certificate-authority": str(self.authority)}
         body = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -105,6 +116,38 @@ class ControlPlane:
                 child.wait(2)
             child.kill()
             child.wait()
+
+    def stop_apiserver(self, number: int = signal.SIGTERM) -> None:
+        """The others stay and wait for it. Returns when it is gone: asked kindly, it takes new connections no more but
+        serves those that it has, watches too, for as long as its --request-timeout."""
+        server = self._children.pop("kube-apiserver")
+        server.send_signal(number)
+        try:
+            server.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+
+    def start_apiserver(self, *more: str) -> None:
+        """Where it was, on the same port and etcd, perhaps with more flags. Returns when it is ready."""
+        self._start_api(*more)
+        self._wait_for("/readyz")
+
+    def compact(self) -> int:
+        """etcd forgets all of its history but the present. Returns the revision up to which it did."""
+        header = self._ask_etcd("/v3/kv/range", {"key": "AA==", "count_only": True})["header"]
+        revision = int(header["revision"])
+        self._ask_etcd("/v3/kv/compaction", {"revision": revision, "physical": True})
+        return revision
+
+    def _ask_etcd(self, path: str, body: Mapping[str, Any]) -> Any:
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self._ports['etcd']}{path}",
+            json.dumps(body).encode(),
+            {"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.load(answer)
 
     def _write_keys(self) -> None:
         authority = trustme.CA()
@@ -141,7 +184,7 @@ class ControlPlane:
             f"--initial-cluster=lab={peer}",
         )
 
-    def _start_api(self) -> None:
+    def _start_api(self, *more: str) -> None:
         home = self._home
         self._start(
             "kube-apiserver",
@@ -161,6 +204,8 @@ class ControlPlane:
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={home / 'sa.pub'}",
             f"--service-account-signing-key-file={home / 'sa.key'}",
+            *self._flags,
+            *more,
         )
 
     def _start_manager(self) -> None:
@@ -173,6 +218,7 @@ class ControlPlane:
             "--port=0",
             "--leader-elect=false",
             "--use-service-account-credentials",
+            f"--controllers={','.join(self._controllers)}",
             f"--service-account-private-key-file={self._home / 'sa.key'}",
             f"--root-ca-file={self.authority}",
             "--kube-api-qps=500",
@@ -192,7 +238,7 @@ class ControlPlane:
         )
 
     def _start(self, name: str, *arguments: str) -> None:
-        log = (self._home / f"{name}.log").open("wb")
+        log = (self._home / f"{name}.log").open("ab")
         with log:
             self._children[name] = subprocess.Popen(
                 [str(self._binaries[name]), *arguments], stdout=log, stderr=log, cwd=self._home
@@ -218,12 +264,15 @@ class ControlPlane:
 
 
 @contextlib.contextmanager
-def control_plane(address: str = "127.0.0.1") -> Iterator[ControlPlane]:
-    """A running one that listens there, in memory where the machine has room for that: etcd syncs after every write."""
+def control_plane(
+    address: str = "127.0.0.1", flags: Sequence[str] = (), controllers: Sequence[str] = ("*",)
+) -> Iterator[ControlPlane]:
+    """A running one that listens there, in memory where the machine has room for that: etcd syncs after every write.
+    The flags are for its API server, the controllers those that its manager runs: all, where nothing is said."""
     memory = Path("/dev/shm")
     parent = memory if memory.is_dir() and os.access(memory, os.W_OK) else None
     home = Path(tempfile.mkdtemp(prefix="trainmaster-kubernetes-", dir=parent))
-    plane = ControlPlane(home, address)
+    plane = ControlPlane(home, address, flags, controllers)
     try:
         plane.start()
         yield plane
