@@ -213,7 +213,8 @@ def _without_token(spec: dict[str, Any]) -> dict[str, Any]:
 
 async def post(client: Client, resource: Resource, bodies: list[dict[str, Any]], namespace: str) -> list[Any]:
     """All of them, a few at a time; gives what the server answered, in that order."""
-    numbers, answers = iter(enumerate(bodies)), [None] * len(bodies)
+    numbers = iter(enumerate(bodies))
+    answers: list[Any] = [None] * len(bodies)
 
     async def work() -> None:
         for index, body in numbers:

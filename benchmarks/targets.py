@@ -45,4 +45,4 @@ def _at(results: Mapping[str, Any], path: tuple[str, ...]) -> float | None:
     value: Any = results
     for step in path:
         value = value.get(step) if isinstance(value, Mapping) else None
-    return value
+    return float(value) if value is not None else None

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tools.environments import Unavailable, environment
 
 ROOT = Path(__file__).parent.parent
+INTERRUPTED = 130
 NEXT = """
 Three things to try next:
   .venv/bin/trainmaster run examples/01-ring            # four ranks in plain Python: read its train.py
@@ -20,6 +22,7 @@ INSTEAD = (
     "make demo: PyTorch could not be installed: check the network, or name a mirror in PIP_INDEX_URL. "
     "Without PyTorch: .venv/bin/trainmaster run examples/01-ring"
 )
+BROKEN_OFF = "make demo: interrupted while PyTorch was being installed; make demo goes on with it"
 
 
 def main() -> int:
@@ -28,12 +31,24 @@ def main() -> int:
     except Unavailable as error:
         sys.stderr.write(f"make demo: {error}\n{INSTEAD}\n")
         return 1
+    except KeyboardInterrupt:
+        sys.stderr.write(f"\n{BROKEN_OFF}\n")
+        return INTERRUPTED
     program = Path(sys.executable).with_name("trainmaster")
-    command = [str(program), "run", "examples/02-pytorch-ddp", "--image", f"registry.example/ddp={torch}"]
-    code = subprocess.run(command, cwd=ROOT, check=False).returncode
+    code = finished([str(program), "run", "examples/02-pytorch-ddp", "--image", f"registry.example/ddp={torch}"])
     if code == 0:
         sys.stdout.write(NEXT)
     return code
+
+
+def finished(command: Sequence[str]) -> int:
+    """Its exit code. Ctrl-C reaches it as well as us: it is left to end, and to say so, by itself."""
+    with subprocess.Popen(command, cwd=ROOT) as process:
+        while True:
+            try:
+                return process.wait()
+            except KeyboardInterrupt:
+                continue
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """Virtual environments with real frameworks in them, made once and kept in the user's cache.
 
-    python -m tools.environments torch jax     # prints where they are
+    python -m tools.environments               # which there are, and which of them are made
+    python -m tools.environments torch jax     # makes them where they are missing, prints where they are
+    python -m tools.environments light         # the same for all that are installed in a minute or two
 
 `environments.toml` says what is in each. A directory is named after its recipe, so that a changed one makes another.
 A file in it, written last, says that it is whole: one whose making was broken off is made again. Whoever comes while
@@ -22,11 +24,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools import environments_debian, environments_horovod, environments_openmpi
-from tools.environments_step import Unavailable, pip, require, run, tell
+from tools.environments_step import Unavailable, megabytes, pip, require, run, tell
 
-__all__ = ["BUILDS", "RECIPES", "Build", "Recipe", "Unavailable", "environment", "location", "main", "recipe"]
+__all__ = [
+    "BUILDS",
+    "LIGHT",
+    "RECIPES",
+    "Build",
+    "Recipe",
+    "Unavailable",
+    "environment",
+    "is_whole",
+    "location",
+    "main",
+    "recipe",
+]
 
 RECIPES = Path(__file__).with_suffix(".toml")
+LIGHT = ("torch", "tensorflow", "jax", "xgboost", "lightgbm", "mxnet", "openmpi", "paddle")
+"""Those of the tests that run before anything lands."""
+
 _WHOLE = ".whole"
 
 
@@ -66,9 +83,13 @@ def environment(name: str) -> Path:
     """The directory of that environment, whole: `bin/python` in it has what `environments.toml` lists."""
     directory = location(name)
     with _locked(directory.with_suffix(".lock")):
-        if not (directory / _WHOLE).exists():
+        if not is_whole(directory):
             _make(name, directory)
     return directory
+
+
+def is_whole(directory: Path) -> bool:
+    return (directory / _WHOLE).exists()
 
 
 def location(name: str) -> Path:
@@ -81,10 +102,14 @@ def location(name: str) -> Path:
 
 
 def recipe(name: str) -> Recipe:
-    known = tomllib.loads(RECIPES.read_text())
+    known = _known()
     if name not in known:
         raise Unavailable(f"{RECIPES} knows no {name}; it has {', '.join(known)}")
     return _parsed(name, known[name])
+
+
+def _known() -> dict[str, object]:
+    return tomllib.loads(RECIPES.read_text())
 
 
 def _parsed(name: str, entry: object) -> Recipe:
@@ -130,7 +155,7 @@ def _install(name: str, lines: Sequence[str], directory: Path) -> None:
     listed = directory / "requirements.txt"
     run(name, [sys.executable, "-m", "venv", str(directory)])
     listed.write_text("\n".join(lines) + "\n")
-    run(name, pip(directory, "install", "--quiet", "--retries", "2", "--requirement", str(listed)))
+    run(name, pip(directory, "install", "--quiet", "--retries", "2", "--requirement", str(listed)), grows=directory)
 
 
 def _build(name: str, wanted: str) -> Build:
@@ -140,14 +165,38 @@ def _build(name: str, wanted: str) -> Build:
     return BUILDS[known]
 
 
-def main(names: Sequence[str]) -> int:
+def main(words: Sequence[str]) -> int:
     try:
-        for name in names:
+        if not words:
+            _list()
+        names = _names(words)
+        for number, name in enumerate(names, 1):
+            _announce(f"{number}/{len(names)} {name}", location(name))
             sys.stdout.write(f"{environment(name)}\n")
+            sys.stdout.flush()
     except Unavailable as error:
         tell(str(error))
         return 1
     return 0
+
+
+def _names(words: Sequence[str]) -> list[str]:
+    groups = {"light": LIGHT, "all": tuple(_known())}
+    return list(dict.fromkeys(name for word in words for name in groups.get(word, (word,))))
+
+
+def _announce(title: str, directory: Path) -> None:
+    """Who waits for minutes wants to know what for."""
+    tell(f"{title}: {'cached' if is_whole(directory) else 'not there yet, or not whole'}")
+
+
+def _list() -> None:
+    names = list(_known())
+    width = max(map(len, names))
+    for name in names:
+        directory = location(name)
+        state = f"cached, {megabytes(directory)} MB in {directory}" if is_whole(directory) else "not made"
+        sys.stdout.write(f"{name.ljust(width)}  {'light' if name in LIGHT else '     '}  {state}\n")
 
 
 if __name__ == "__main__":

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+
+BEAT = 15.0
+"""Seconds of silence, at most, while an environment is made."""
 
 
 class Unavailable(Exception):
@@ -15,23 +20,63 @@ class Unavailable(Exception):
 
 
 def run(
-    name: str, command: Sequence[str], *, variables: Mapping[str, str] | None = None, folder: Path | None = None
+    name: str,
+    command: Sequence[str],
+    *,
+    variables: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+    grows: Path | None = None,
 ) -> None:
-    """Runs the command for the environment `name`; what it prints is progress, and stdout is kept for the answer."""
-    environment = {**os.environ, **(variables or {})}
+    """Runs the command for the environment `name`; what it prints is progress, and stdout is kept for the answer.
+
+    Now and then it is told that the command still runs, and how large the directory `grows` has become by it.
+    """
     silent, progress = subprocess.DEVNULL, sys.stderr.fileno()
     try:
-        subprocess.run(
+        with subprocess.Popen(
             command,
-            check=True,
             stdin=silent,
             stdout=progress,
-            env=environment,
+            env={**os.environ, **(variables or {})},
             cwd=folder,
             close_fds=False,  # what can be inherited is meant to be: the lock on the environment
-        )
-    except (OSError, subprocess.CalledProcessError) as error:
+        ) as running:
+            code = _watched(name, running, grows)
+    except OSError as error:
         raise Unavailable(f"the environment {name} could not be made: {error}") from error
+    if code:
+        ended = subprocess.CalledProcessError(code, list(command))
+        raise Unavailable(f"the environment {name} could not be made: {ended}")
+
+
+def _watched(name: str, running: subprocess.Popen[bytes], grows: Path | None) -> int:
+    """Its exit code. What is broken off here, as by Ctrl-C, does not go on by itself."""
+    started = time.monotonic()
+    try:
+        while True:
+            try:
+                return running.wait(BEAT)
+            except subprocess.TimeoutExpired:
+                size = f", {megabytes(grows)} MB so far" if grows is not None else ""
+                tell(f"{name}: {time.monotonic() - started:.0f} s{size} …")
+    except BaseException:
+        running.kill()
+        raise
+
+
+def megabytes(directory: Path) -> int:
+    return round(sum(_sizes(directory)) / 1e6)
+
+
+def _sizes(directory: Path) -> Iterator[int]:
+    """Of the files that are there, while others come and go."""
+    with contextlib.suppress(FileNotFoundError), os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _sizes(Path(entry.path))
+                continue
+            with contextlib.suppress(FileNotFoundError):
+                yield entry.stat(follow_symlinks=False).st_size
 
 
 def require(name: str, programs: Sequence[str]) -> None:

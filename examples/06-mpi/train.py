@@ -24,7 +24,8 @@ def main():
     rank, size = world.Get_rank(), world.Get_size()
     print(f"rank {rank} of {size} has joined from {MPI.Get_processor_name()}", flush=True)
     meet(world)
-    points = np.random.default_rng(rank).normal(size=(64, len(TRUTH)))  # every rank has points of its own
+    # Every rank has points of its own, and most never see one of the inputs: alone they could not learn its weight.
+    points = np.random.default_rng(rank).normal(size=(64, len(TRUTH))) * (np.arange(len(TRUTH)) != rank)
     wanted = points @ TRUTH
     weights, gradient = np.zeros(len(TRUTH)), np.empty(len(TRUTH))
     for step in range(STEPS):

@@ -79,8 +79,9 @@ def serve():
 
 def train():
     streams = [connect(endpoint) for endpoint in SERVERS]
-    dice = random.Random(INDEX)  # every trainer has data of its own
-    points = [[dice.gauss(0, 1) for _ in TRUTH] for _ in range(50)]
+    dice = random.Random(INDEX)
+    # Every trainer has data of its own, in which one input never appears: alone it could not learn its weight.
+    points = [[0.0 if i == INDEX else dice.gauss(0, 1) for i in range(len(TRUTH))] for _ in range(50)]
     wanted = [sum(t * x for t, x in zip(TRUTH, point, strict=True)) for point in points]
     weights = [0.0] * len(TRUTH)
     for step in range(STEPS):

@@ -29,7 +29,6 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 PATIENCE = 180.0
 """Real frameworks on a machine that others use, too."""
 
-ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
 
@@ -47,10 +46,7 @@ class Gate:
 def mpi_bed(directory: Path, *names: str, sandbox: Literal["namespaces", "ports"] = "namespaces") -> Iterator[Bed]:
     """A cluster where the image registry.test/NAME is the environment of that name."""
     files = {"/programs": str(PROGRAMS), "/app": str(EXAMPLES / "07-horovod")}
-    images = [
-        {"match": f"registry.test/{name}", "python": str(environment(name)), "files": files, "env": ROOT}
-        for name in names
-    ]
+    images = [{"match": f"registry.test/{name}", "python": str(environment(name)), "files": files} for name in names]
     config = directory / "trainmaster.yaml"
     config.write_text(yaml.safe_dump({"images": images}))
     with bed(EmbeddedOptions(str(directory / "cluster"), config=str(config), sandbox=sandbox)) as cluster:
