@@ -175,9 +175,7 @@ def _look_outside(parts: Parts, missing: frozenset[Resource]) -> None:
     jobs = {one: framework for framework in parts.frameworks for one in framework.served if one not in missing}
     log.warning("watching one namespace only", namespace=parts.options.namespace)
     recorder = Recorder(parts.client, component="trainmaster", now=parts.now, on_result=parts.metrics.event)
-    outside = Outside(
-        parts.client, recorder, jobs, parts.options.namespace, parts.now, lambda: parts.manager.is_leader
-    )
+    outside = Outside(parts.client, recorder, jobs, parts.options.namespace, parts.now, lambda: parts.manager.is_leader)
     parts.manager.add_server(recorder, name="events outside")
     parts.manager.add_server(outside, name="outside")
 
