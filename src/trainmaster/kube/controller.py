@@ -20,6 +20,10 @@ log = logs.get(__name__)
 
 Result = Literal["success", "requeue", "error", "terminal"]
 
+LONGEST_WAIT = 600.0
+"""Seconds after which a key that waits for a time is looked at anyway: the wall clock, by which it waits, may have been
+stepped, and our timers do not follow it."""
+
 
 class Terminal(Exception):
     """Raised by a reconcile that no retry can help: the key is left alone until it is added anew."""
@@ -121,7 +125,7 @@ class Controller(Generic[K]):
         self._queue.forget(key)
         if after is None:
             return "success"
-        self._queue.add(key, after=after)
+        self._queue.add(key, after=min(after, LONGEST_WAIT))
         return "requeue"
 
     def _judge(self, key: K, error: BaseException, *, timed_out: bool) -> Result:

@@ -70,6 +70,8 @@ class HostPorts:
     async def provide(self, framework: Framework, job: Job, applier: Applier) -> Provision:
         if not framework.wants_host_ports(job) or job.status.is_finished or job.meta.is_terminating:
             return Provision.HAD
+        if self._dealt(framework, job) is None:  # a job that has its ports does not wait for one whose write hangs
+            return Provision.HAD
         async with self._dealing:
             made = self._dealt(framework, job)
             if made is not None:

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from trainmaster.kube import logs
-from trainmaster.kube.controller import Controller, Result, Terminal
+from trainmaster.kube.controller import LONGEST_WAIT, Controller, Result, Terminal
 from trainmaster.kube.errors import Conflict, NotFound, Unreachable
 from trainmaster.kube.queue import WorkQueue
 from trainmaster.testing import clock
@@ -81,6 +81,14 @@ def test_a_key_is_seen_again_after_the_seconds_it_asked_for() -> None:
 
     assert reconcile.calls == [("a", 0), ("a", 30), ("a", 35)]
     assert [result for result, _ in seen] == ["requeue", "requeue", "success"]
+
+
+def test_a_key_that_waits_for_long_is_looked_at_now_and_then_because_clocks_are_stepped() -> None:
+    reconcile = Script(86400.0, 86400.0, None)
+
+    run_for(2000, reconcile, "a")
+
+    assert reconcile.calls == [("a", 0), ("a", LONGEST_WAIT), ("a", 2 * LONGEST_WAIT)]
 
 
 def test_failures_back_off_and_success_forgets_them() -> None:
