@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 CORPUS ?= ../shared/corpus
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check unit test-corpus e2e e2e-light test-kubernetes e2e-node bench generate golden clean
+.PHONY: help demo test check unit test-corpus e2e e2e-light test-kubernetes test-faults e2e-node bench generate golden clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -53,7 +53,10 @@ e2e-light: $(STAMP) ## The same with those frameworks that are installed in a mi
 	$(BIN)/python -m pytest tests/e2e -m light
 
 test-kubernetes: $(STAMP) ## Run jobs of every kind on a real control plane (built once, or from KUBEBUILDER_ASSETS)
-	$(BIN)/python -m pytest tests/kubernetes tests/suite --server kubernetes
+	$(BIN)/python -m pytest tests/kubernetes tests/suite --server kubernetes --ignore-glob='*/test_faults_*'
+
+test-faults: $(STAMP) ## Kill operators, API servers, watches and clocks on a real control plane (a quarter of an hour)
+	$(BIN)/python -m pytest tests/kubernetes/test_faults_*.py
 
 e2e-node: $(STAMP) ## Run jobs of five kinds as containers on a real node (as root, in namespaces of its own)
 	$(BIN)/python -m tools.kubernetes.node_stock

@@ -24,8 +24,8 @@ from trainmaster.objects.meta import Json
 from trainmaster.objects.resource import EVENTS, PODS, SERVICES, Resource
 from trainmaster.testing.jobs import ROLES, a_small
 
-PATIENCE = 50.0
-"""Seconds. A real garbage collector looks for new kinds only every half minute."""
+PATIENCE = 120.0
+"""Seconds. A real garbage collector looks for new kinds only every half minute, and machines are busy."""
 
 Seen = dict[str, Json]
 """Objects by name."""
