@@ -84,7 +84,7 @@ def test_a_leader_that_was_stopped_writes_nothing_once_another_leads(stage, rule
                 assert code == 1
                 assert "lease" in old.words
                 assert late == []
-                # What was past its last look at the lease when the process was stopped goes out once; the server refuses it.
+                # What was past its last look at the lease when it was stopped goes out once, and the server refuses it.
                 after = [e for e in first.writes if e.asked > resumed]
                 assert not any(e.took_effect for e in after)
                 assert len({e.path for e in after}) == len(after) <= len(WORDS)
