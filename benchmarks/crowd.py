@@ -88,7 +88,7 @@ async def _fill_with_finished(kubeconfig: Path) -> None:
 
 
 def _succeeded() -> dict[str, Any]:
-    said = {"status": "True", "lastUpdateTime": _NOW, "lastTransitionTime": _NOW, "message": ""}
+    said = {"status": "True", "lastUpdateTime": _NOW, "lastTransitionTime": _NOW, "message": "it has"}
     conditions = [
         {"type": "Created", "reason": "PyTorchJobCreated", **said},
         {"type": "Succeeded", "reason": "PyTorchJobSucceeded", **said},
