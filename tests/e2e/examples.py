@@ -166,7 +166,7 @@ class Run:
 
 
 def command(*words: str, limit: float = LIMIT) -> list[str]:
-    return [sys.executable, "-m", "trainmaster", "run", *words, "--timeout", str(limit)]
+    return [sys.executable, "-m", "trainmaster", "run", "--sandbox", "namespaces", *words, "--timeout", str(limit)]
 
 
 def ran(*words: str, limit: float = LIMIT, around: tuple[str, ...] = ()) -> Run:
