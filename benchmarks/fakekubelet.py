@@ -1,7 +1,7 @@
 """Plays the kubelets of a real control plane: nodes that stay ready, and pods that run for a moment and succeed.
 
-`python -m benchmarks.fakekubelet KUBECONFIG`; prints a line when its nodes are registered. Every pod that is bound to
-one of them becomes Running, and after RUN_SECONDS Succeeded; one that is deleted goes at once.
+`python -m benchmarks.fakekubelet KUBECONFIG SECONDS`; prints a line when its nodes are registered. Every pod that is
+bound to one of them becomes Running, and after those seconds Succeeded, or never (`inf`). Deleted ones go at once.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import contextlib
 import signal
 import sys
 from datetime import UTC, datetime
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +21,25 @@ from trainmaster.kube.errors import AlreadyExists, Conflict, NotFound
 from trainmaster.objects.resource import LEASES, PODS, Resource
 
 NODES, PODS_PER_NODE, WORKERS = 10, 500, 16
-RUN_SECONDS = 1.0
 _NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 _BOUND = "spec.nodeName!="
 _BEAT = 10.0
 
 
+def node_name(index: int) -> str:
+    return f"fake-{index % NODES}"
+
+
 class Kubelets:
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, seconds: float) -> None:
         self._client = client
+        self._seconds = seconds
         self._queue: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
         self._known: dict[str, str] = {}
 
     async def run(self) -> None:
         for index in range(NODES):
-            await self._register(f"fake-{index}")
+            await self._register(node_name(index))
         print("ready", flush=True)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch(), name="watch")
@@ -52,7 +57,7 @@ class Kubelets:
             await asyncio.sleep(_BEAT)
             for index in range(NODES):
                 body = {"spec": {"renewTime": _now()}}
-                await self._client.patch(LEASES, f"fake-{index}", body, "kube-node-lease")
+                await self._client.patch(LEASES, node_name(index), body, "kube-node-lease")
 
     async def _watch(self) -> None:
         while True:
@@ -92,8 +97,8 @@ class Kubelets:
             return
         body = {"metadata": {"uid": meta["uid"]}, "status": _status(pod, is_over=action == "end")}
         await self._client.patch(PODS, meta["name"], body, meta["namespace"], "status")
-        if action == "start":
-            asyncio.get_running_loop().call_later(RUN_SECONDS, self._queue.put_nowait, ("end", pod))
+        if action == "start" and isfinite(self._seconds):
+            asyncio.get_running_loop().call_later(self._seconds, self._queue.put_nowait, ("end", pod))
 
 
 def _status(pod: dict[str, Any], *, is_over: bool) -> dict[str, Any]:
@@ -136,14 +141,14 @@ def _now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-async def main(kubeconfig: Path) -> None:
+async def main(kubeconfig: Path, seconds: float) -> None:
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     with contextlib.suppress(asyncio.CancelledError):
         async with connected(kubeconfig) as client:
-            await Kubelets(client).run()
+            await Kubelets(client, seconds).run()
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1])))
+    asyncio.run(main(Path(sys.argv[1]), float(sys.argv[2])))

@@ -93,8 +93,9 @@ def cluster() -> Iterator[Path]:
 
 
 @contextmanager
-def kubelets(kubeconfig: Path) -> Iterator[None]:
-    with child("-m", "benchmarks.fakekubelet", str(kubeconfig)) as process:
+def kubelets(kubeconfig: Path, seconds: float = 1.0) -> Iterator[None]:
+    """Their pods run for so long."""
+    with child("-m", "benchmarks.fakekubelet", str(kubeconfig), str(seconds)) as process:
         assert process.stdout is not None
         process.stdout.readline()
         yield

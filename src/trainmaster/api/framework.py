@@ -41,6 +41,9 @@ class Role:
     numbered: bool = True
     """Whether its pods bear their index in their names; a role of one pod need not."""
 
+    serves: bool = False
+    """Whether its replicas go on for ever: parameter servers and the like, which somebody has to end."""
+
     delegated: bool = False
     """Whether a Kubernetes Job makes its pod, and counts its retries."""
 

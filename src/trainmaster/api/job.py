@@ -40,6 +40,9 @@ class SchedulingPolicy:
 @dataclass(frozen=True, slots=True)
 class RunPolicy:
     clean_pod_policy: str = "None"
+    is_cleaning_told: bool = True
+    """Whether the job says so itself, or another operator's habits are to be kept; if not, we may choose how."""
+
     ttl_seconds_after_finished: int | None = None
     active_deadline_seconds: int | None = None
     backoff_limit: int | None = None

@@ -159,6 +159,7 @@ def _policy(framework: Framework, spec: Json, settings: Settings) -> RunPolicy:
         clean = clean.capitalize() or "All"
     return RunPolicy(
         clean_pod_policy=default if clean is None else clean,
+        is_cleaning_told=clean is not None or settings.compat_2021,
         ttl_seconds_after_finished=fields["ttlSecondsAfterFinished"],
         active_deadline_seconds=fields["activeDeadlineSeconds"],
         backoff_limit=fields["backoffLimit"],

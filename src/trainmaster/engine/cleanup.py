@@ -4,16 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from trainmaster.api.status import JobStatus
 from trainmaster.engine import companions, delegates, gang
 from trainmaster.engine.actions import Delete
 from trainmaster.engine.observed import Observed
+from trainmaster.objects import timestamp
 from trainmaster.objects.pod import Pod
 from trainmaster.objects.resource import PODS, SERVICES
 
+LEISURE = 10.0
+"""Seconds in which ranks of a job that has succeeded may end by themselves: so they keep their logs and exit codes."""
 
-def plan_cleanup(observed: Observed, policy: str) -> Iterator[Delete]:
+
+def leisure(observed: Observed, status: JobStatus, policy: str, now: float) -> float | None:
+    """How many of them are left; None where that is none, or nobody needs them."""
+    ended = timestamp.parse(status.completion_time)
+    is_ours_to_choose = policy == "Running" and not observed.job.policy.is_cleaning_told
+    if not is_ours_to_choose or not status.is_true("Succeeded") or ended is None:
+        return None
+    left = min(LEISURE, ended + LEISURE - now)
+    return left if left > 0 and any(_is_ending(observed, pod) for pod in observed.owned_pods) else None
+
+
+def _is_ending(observed: Observed, pod: Pod) -> bool:
+    """Whether it trains and will be done in a moment, if the job is; what serves the others never is."""
+    slot = observed.slot_of(pod.name)
+    return pod.status.phase == "Running" and slot is not None and not observed.framework.role(slot[0]).serves
+
+
+def plan_cleanup(observed: Observed, policy: str, *, at_leisure: bool = False) -> Iterator[Delete]:
     """The end of a job: pods by policy; PodGroup and passing companions in any case."""
-    yield from plan_deletion(observed, _doomed(policy))
+    is_doomed = _doomed(policy)
+    yield from plan_deletion(observed, lambda pod: is_doomed(pod) and not (at_leisure and _is_ending(observed, pod)))
     if policy != "None":
         yield from _plan_leftovers(observed)
         yield from delegates.plan_removal(observed, unfinished_only=True)

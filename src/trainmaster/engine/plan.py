@@ -32,7 +32,7 @@ from trainmaster.engine import (
 )
 from trainmaster.engine import status as statuses
 from trainmaster.engine.actions import Action, Claim, Create, Delete, Event, Mark, Patch
-from trainmaster.engine.cleanup import plan_cleanup
+from trainmaster.engine.cleanup import leisure, plan_cleanup
 from trainmaster.engine.observed import Observed
 from trainmaster.engine.restarts import Failure
 from trainmaster.objects import timestamp
@@ -106,10 +106,14 @@ def _finished(observed: Observed, now: float) -> Plan:
     if left == 0 and not observed.framework.outlives_ttl:
         return Plan(status, (Delete(job.resource, job.meta),), marks=("deleted",))
     policy = observed.framework.cleaning(job, succeeded=status.is_true("Succeeded"))
+    spared = leisure(observed, status, policy, now)
     expired = delegates.plan_removal(observed, unfinished_only=False) if left == 0 else ()
-    cleanup = {(a.resource, a.name): a for a in (*plan_cleanup(observed, policy), *expired)}
+    cleanup = {
+        (action.resource, action.name): action
+        for action in (*plan_cleanup(observed, policy, at_leisure=spared is not None), *expired)
+    }
     is_awaited = observed.jobs or not observed.framework.outlives_ttl
-    return Plan(status, tuple(cleanup.values()), wake_after=left if left and is_awaited else None)
+    return Plan(status, tuple(cleanup.values()), wake_after=_soonest(left or None if is_awaited else None, spared))
 
 
 def _suspended(observed: Observed, now: float) -> Plan:
@@ -169,9 +173,13 @@ def _outcome(observed: Observed, status: JobStatus, failures: Sequence[Failure],
 def _ended(observed: Observed, status: JobStatus, now: float, policy: str = "") -> Plan:
     policy = policy or observed.framework.cleaning(observed.job, succeeded=status.is_true("Succeeded"))
     status = statuses.settled(observed, status, is_cleaned=policy != "None")
-    return Plan(
-        status, tuple(plan_cleanup(observed, policy)), wake_after=ttl.remaining(observed.job, status, now)
-    )  # fmt: skip
+    spared = leisure(observed, status, policy, now)
+    cleanup = tuple(plan_cleanup(observed, policy, at_leisure=spared is not None))
+    return Plan(status, cleanup, wake_after=_soonest(ttl.remaining(observed.job, status, now), spared))
+
+
+def _soonest(*waits: float | None) -> float | None:
+    return min((wait for wait in waits if wait is not None), default=None)
 
 
 def _working(
@@ -194,7 +202,7 @@ def _working(
         events=tuple(diagnosis.troubles((*observed.owned_pods, *observed.delegated_pods))),
         marks=tuple(marks),
         claims=tuple(companions.claims_of(observed)) if starts else (),
-        wake_after=min((wait for wait in waits if wait), default=None),
+        wake_after=_soonest(*(wait or None for wait in waits)),
     )
 
 

@@ -34,7 +34,7 @@ class MindSpore(Framework):
     group, version = "mindspore.gitee.com", "v1"
     name, kind, plural, replicas_field = "mindspore", "MSJob", "msjobs", "msReplicaSpecs"
     container, port, port_name = "mindspore", 2222, "msjob-port"
-    roles = (Role("Scheduler"), Role("PS"), Role("Worker"))
+    roles = (Role("Scheduler", serves=True), Role("PS", serves=True), Role("Worker"))
     decides = ("Worker",)
     clean_pod_policy = clean_pod_policy_2021 = "Running"
     exit_codes_2021 = True

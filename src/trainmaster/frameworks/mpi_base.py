@@ -45,7 +45,7 @@ class MPIBase(Framework):
     columns = (AGE, STATE)
     roles = (
         Role(LAUNCHER, min=1, max=1, leader=True, required=True, numbered=False),
-        Role(WORKER, replicas=0),
+        Role(WORKER, replicas=0, serves=True),
     )
     decides = (LAUNCHER,)
     env_in_every_container = False

@@ -130,7 +130,7 @@ class MPIAlpha2(MPIExec):
     version = "v1alpha2"
     roles = (
         Role(LAUNCHER, min=1, max=1, leader=True, required=True, numbered=False, restart_policy="OnFailure"),
-        Role(WORKER, replicas=0, restart_policy="Always"),
+        Role(WORKER, replicas=0, serves=True, restart_policy="Always"),
     )
     tallies_attempts = True
 

@@ -39,7 +39,7 @@ class MPISsh(MPIBase):
             delegated=True,
             restart_policy="OnFailure",
         ),
-        Role(WORKER, min=1, replicas=0),
+        Role(WORKER, min=1, replicas=0, serves=True),
     )
     restart_policies = ("Never", "OnFailure")
     announced = ("Created", "Running")

@@ -25,10 +25,10 @@ class MXNet(Framework):
     container, port, port_name = "mxnet", 9091, "mxjob-port"
     roles = (
         Role("Scheduler"),
-        Role("Server", leader=True),  # sic: it is the servers that upstream labels as master
+        Role("Server", leader=True, serves=True),  # sic: it is the servers that upstream labels as master
         Role("Worker"),
-        Role("TunerTracker"),
-        Role("TunerServer"),
+        Role("TunerTracker", serves=True),
+        Role("TunerServer", serves=True),
         Role("Tuner"),
     )
     decides = ("Tuner", "Scheduler", "Worker")

@@ -17,7 +17,13 @@ class TensorFlow(Framework):
 
     name, kind, plural, replicas_field = "tensorflow", "TFJob", "tfjobs", "tfReplicaSpecs"
     container, port, port_name = "tensorflow", 2222, "tfjob-port"
-    roles = (Role("Chief", leader=True), Role("Master", leader=True), Role("PS"), Role("Worker"), Role("Evaluator"))
+    roles = (
+        Role("Chief", leader=True),
+        Role("Master", leader=True),
+        Role("PS", serves=True),
+        Role("Worker"),
+        Role("Evaluator"),
+    )
     decides = ("Chief", "Master", "Worker")
     clean_pod_policy_2021 = "Running"
     env_in_every_container = False

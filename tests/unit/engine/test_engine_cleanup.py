@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from trainmaster.engine.cleanup import LEISURE
 from trainmaster.objects.resource import SERVICES
 from trainmaster.testing.scene import TYPICAL, Scene, a_job, a_typical_job, created, deleted, states
 
@@ -34,7 +35,8 @@ BOTH = ["job-worker-0", "job-worker-1"]
         pytest.param(one_done_of_two(cleanPodPolicy="Running"), ["job-worker-0"], id="Running, succeeded"),
         pytest.param(one_done_of_two(cleanPodPolicy="All"), [], id="All, succeeded"),
         pytest.param(one_done_of_two(cleanPodPolicy="None"), BOTH, id="None, succeeded"),
-        pytest.param(one_done_of_two(), ["job-worker-0"], id="unset, succeeded"),
+        pytest.param(one_done_of_two(), BOTH, id="unset, succeeded just now"),
+        pytest.param(one_done_of_two().after().at(LEISURE), ["job-worker-0"], id="unset, succeeded a while ago"),
         pytest.param(one_failed_of_two(), ["job-worker-0"], id="unset, failed"),
         pytest.param(one_done_of_two().pod("Worker", 1, "Pending"), ["job-worker-0"], id="unset, one waits"),
         pytest.param(one_done_of_two(cleanPodPolicy=""), [], id="empty, succeeded"),
@@ -114,6 +116,48 @@ def test_pods_go_in_the_pass_that_decides_the_end() -> None:
     plan = one_done_of_two(cleanPodPolicy="Running").plan()
 
     assert (states(plan.status)[-1], deleted(plan)) == ("Succeeded", ["job-worker-1"])
+
+
+def test_ranks_that_end_by_themselves_soon_after_the_job_keep_their_pods() -> None:
+    decided = one_done_of_two().after()
+
+    late = decided.pod("Worker", 1, "Succeeded", exit_code=0).at(2 * LEISURE)
+
+    assert left(late.settled()) == (BOTH, BOTH)
+
+
+def test_the_operator_comes_back_when_their_time_is_over() -> None:
+    decided = one_done_of_two().after()
+
+    assert (one_done_of_two().plan().wake_after, decided.at(4).plan().wake_after) == (LEISURE, LEISURE - 4)
+    assert decided.at(LEISURE).plan().wake_after is None
+
+
+def test_a_deletion_due_sooner_is_not_put_off_by_it() -> None:
+    assert one_done_of_two(ttlSecondsAfterFinished=3).plan().wake_after == 3
+    assert one_done_of_two(ttlSecondsAfterFinished=0).plan().wake_after == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "decisive", "serving"),
+    [
+        pytest.param("TFJob", "Worker", "PS", id="tensorflow"),
+        pytest.param("MXJob", "Scheduler", "Server", id="mxnet"),
+        pytest.param("MSJob", "Worker", "Scheduler", id="mindspore"),
+        pytest.param("MPIJob", "Launcher", "Worker", id="mpi"),
+    ],
+)
+def test_those_who_serve_for_ever_are_ended_at_once(kind: str, decisive: str, serving: str) -> None:
+    scene = a_job(kind).role(decisive, 1).role(serving, 1).all("Running")
+
+    plan = scene.pod(decisive, 0, "Succeeded", exit_code=0).plan()
+
+    assert states(plan.status)[-1] == "Succeeded"
+    assert deleted(plan) == [f"job-{serving.lower()}-0"]
+
+
+def test_in_2021_running_pods_of_a_tfjob_were_ended_at_once() -> None:
+    assert deleted(one_done_of_two().having(compat_2021=True).plan()) == ["job-worker-1"]
 
 
 def test_services_go_with_the_pods_of_their_names_only() -> None:

@@ -300,7 +300,7 @@ def test_the_clean_pod_policy_counts_at_a_limit_too(limit: str, policy: str | No
 
 
 def test_a_scheduler_that_has_ended_keeps_its_service_under_running() -> None:
-    scene = running(an_msjob()).pod("Scheduler", 0, "Succeeded", exit_code=0)
+    scene = running(an_msjob().policy(cleanPodPolicy="Running")).pod("Scheduler", 0, "Succeeded", exit_code=0)
 
     plan = scene.pod("Worker", 0, "Succeeded", exit_code=0).plan()
 
