@@ -6,10 +6,14 @@ codes: 0 fine, 1 it failed, 2 bad input or usage. Start reading at `app`.
 
 from __future__ import annotations
 
+import gc
 import sys
 
 INTERRUPTED = 130
-GO_BOOLEANS = ("leader-elect", "enable-gang-scheduling")
+GARBAGE = 20_000
+"""New objects before the collector looks for garbage. Python's own 700 has it look a hundred times at mere imports."""
+
+GO_BOOLEANS = ("leader-elect", "enable-gang-scheduling", "strict-topology")
 
 
 def main() -> None:
@@ -25,6 +29,7 @@ def main() -> None:
 
 
 def _main() -> None:
+    gc.set_threshold(GARBAGE)
     from trainmaster.cli.app import app
     from trainmaster.operator.options import go_flags
 

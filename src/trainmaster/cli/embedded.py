@@ -128,12 +128,12 @@ async def _started(cluster: Cluster, options: EmbeddedOptions) -> AsyncIterator[
 @asynccontextmanager
 async def _operated(options: EmbeddedOptions, cluster: Cluster) -> AsyncIterator[Client]:
     config = kubeconfig.load(str(cluster.kubeconfig))
-    client, stop = Client(HttpTransport(config)), asyncio.Event()
+    client, stop = Client(HttpTransport(config, dial=cluster.connect)), asyncio.Event()
     try:
         await _install(client, frameworks.enabled(options.operator.schemes))
         async with asyncio.TaskGroup() as group:
             operator = _fitting(options.operator, cluster)
-            group.create_task(operate(operator, HttpTransport(config), stop), name="operator")
+            group.create_task(operate(operator, HttpTransport(config, dial=cluster.connect), stop), name="operator")
             try:
                 yield client
             finally:

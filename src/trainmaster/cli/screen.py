@@ -42,6 +42,11 @@ class Screen:
             self._live.stop()
 
     def line(self, rank: Rank, container: str, text: str) -> None:
+        if self._live is None and text.isprintable():
+            # Rich would take a millisecond to find that there is nothing to paint, and ranks may print thousands.
+            self._console.file.write(f"[{self._name(rank)}] {text}\n")
+            self._console.file.flush()
+            return
         self._print(Text.assemble((f"[{self._name(rank)}] ", self._colour(rank)), Text.from_ansi(text)))
 
     def condition(self, job: JobRef, condition: Condition) -> None:

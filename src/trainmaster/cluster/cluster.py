@@ -68,6 +68,7 @@ class Cluster:
         self._now = now
         self.url = ""
         self.sandbox_kind = ""
+        self._server: ApiServer | None = None
 
     @property
     def kubeconfig(self) -> Path:
@@ -111,11 +112,18 @@ class Cluster:
                 accounts=self._credentials.accounts,
                 sockets=doors,
             )
+            self._server = server
             async with _beside([server, nodes, kubelet, *self._controllers(registry)]):
                 await server.ready.wait()
                 self.url = server.url
                 auth.write_kubeconfig(self.kubeconfig, self.url, self._credentials)
                 yield
+
+    async def connect(self, client: asyncio.Protocol) -> None:
+        """To the API server, from within this process: HTTP as for everybody else, without the network below it."""
+        if self._server is None:
+            raise ConnectionRefusedError("the cluster is not running")
+        await self._server.connect(client)
 
     async def _doors(self, sandbox: Sandbox, stack: AsyncExitStack) -> list[socket.socket]:
         """Where the API server listens: on this machine, and in the network of pods if they have one of their own."""

@@ -6,8 +6,9 @@ import asyncio
 import base64
 import ssl
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from trainmaster.kube import http1
 from trainmaster.kube.http1 import Answer, Connection, Disconnected
@@ -16,6 +17,8 @@ KEPT = 90.0
 """Seconds that a free connection is kept; kube-apiserver closes after 180."""
 
 _PORTS = {"http": 80, "https": 443}
+Dial: TypeAlias = Callable[[asyncio.Protocol], Awaitable[None]]
+"""Connects somebody to a server that needs no network to be reached, because it is in this very process."""
 
 
 class ConnectFailed(http1.HttpError):
@@ -42,20 +45,24 @@ class Address:
 
     @property
     def authority(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+        """Without the port, where it goes without saying."""
+        return self._shown_host if self.port == _PORTS[self.scheme] else self.full_authority
 
     @property
     def full_authority(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+        return f"{self._shown_host}:{self.port}"
+
+    @property
+    def _shown_host(self) -> str:
+        return f"[{self.host}]" if ":" in self.host else self.host
 
 
 class Connections:
     """To one server. A connection serves one TLS context only: another may show another certificate."""
 
-    def __init__(self, server: str, *, proxy: str = "", server_name: str = "") -> None:
+    def __init__(self, server: str, *, proxy: str = "", server_name: str = "", dial: Dial | None = None) -> None:
         self._server = Address.of(server)
+        self._dial = dial
         self._proxy = Address.of(proxy) if proxy else None
         self._server_name = server_name or self._server.host
         self._free: dict[Connection, tuple[ssl.SSLContext | None, float]] = {}
@@ -107,7 +114,9 @@ class Connections:
 
         connection = Connection(on_idle)
         try:
-            if self._proxy is None:
+            if self._dial is not None:
+                await self._dial(connection)
+            elif self._proxy is None:
                 await self._connect(self._server, connection, tls, self._server_name)
             else:
                 await self._connect_through(self._proxy, connection, tls)

@@ -22,7 +22,7 @@ from typing import Protocol, Self
 
 from trainmaster.kube import errors, http1
 from trainmaster.kube.config import Config
-from trainmaster.kube.connections import ConnectFailed, Connections
+from trainmaster.kube.connections import ConnectFailed, Connections, Dial
 from trainmaster.kube.http1 import Answer, Connection
 
 LONGEST_LINE = 64 << 20
@@ -132,8 +132,10 @@ class Transport(Protocol):
 class HttpTransport:
     """One connection pool to one API server. Bind it to one event loop; close it there."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, *, dial: Dial | None = None) -> None:
+        """With `dial` the server is reached that way, in the clear, and not by its address."""
         self._config = config
+        self._dial = dial
         self._server = config.server.rstrip("/")
         self._path = urllib.parse.urlsplit(self._server).path
         self._connections: Connections | None = None
@@ -162,8 +164,10 @@ class HttpTransport:
     async def _open(self, request: Request, headers: Mapping[str, str]) -> tuple[Answer, Connection]:
         config = self._config
         if self._connections is None:
-            self._connections = Connections(self._server, proxy=config.proxy, server_name=config.tls_server_name)
-        tls = (config.credentials.tls() or config.tls or _trusting()) if self._server.startswith("https:") else None
+            name = config.tls_server_name
+            self._connections = Connections(self._server, proxy=config.proxy, server_name=name, dial=self._dial)
+        is_secret = self._server.startswith("https:") and self._dial is None
+        tls = (config.credentials.tls() or config.tls or _trusting()) if is_secret else None
         return await self._connections.send(request.method, self._target(request), headers, request.body, tls)
 
     def _target(self, request: Request) -> str:

@@ -255,5 +255,4 @@ def _is_news(old: Stored, new: Stored) -> bool:
 
 def _rest() -> None:
     """What was loaded stays: the garbage collector need not look at it again and again."""
-    gc.collect()
     gc.freeze()

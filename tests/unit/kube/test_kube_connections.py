@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import trustme
@@ -55,7 +56,7 @@ async def serving(handler, tls: ssl.SSLContext | None = None) -> AsyncIterator[i
 
 
 @contextlib.asynccontextmanager
-async def reaching(port: int, **more: str) -> AsyncIterator[Connections]:
+async def reaching(port: int, **more: Any) -> AsyncIterator[Connections]:
     connections = Connections(f"http://127.0.0.1:{port}", **more)
     try:
         yield connections

@@ -171,6 +171,9 @@ class _Pass:
             waiting = next(claim for pod in unit.pods if (claim := self.unbound_claim(pod)) is not None)
             return f"{unit.name} needs {_count(unit.needed)} together; {waiting}"
         need = least(pods, unit.needed)
+        if group.key.api_group == gang.PLUGINS:  # holds a group back until this is free, whatever its pods ask for
+            asked = _minus(group.min_resources, total_of(self.tallies[group.key].bound))
+            need = {**need, **{name: max(amount, need.get(name, 0)) for name, amount in asked.items()}}
         wanted = f"{unit.name} needs {_count(unit.needed, need)} together"
         if (limit := self.queue_limit(unit, need)) is not None:
             return f"{wanted}; {limit}"

@@ -68,6 +68,7 @@ class ApiServer:
         self._authenticator = Authenticator(tokens, accounts)
         self._requests: Counter[tuple[str, int]] = Counter()
         self._writes: asyncio.TaskGroup | None = None
+        self._server: web.Server | None = None
         watches = Watches(registry)
         self._resources = Resources(registry, watches, runtime=runtime, complete=self._complete)
         discovery = Discovery(registry.kinds, reviews.KINDS)
@@ -78,7 +79,7 @@ class ApiServer:
         """Listens; `ready` is set and `url` known once connections are taken."""
         async with asyncio.TaskGroup() as writes:
             self._writes = writes
-            server = web.Server(
+            self._server = web.Server(
                 self._handle,
                 request_factory=_request,
                 handler_cancellation=True,
@@ -88,7 +89,7 @@ class ApiServer:
                 max_line_size=_LINE_LIMIT,
                 max_field_size=_LINE_LIMIT,
             )
-            runner = web.ServerRunner(server, shutdown_timeout=_GRACE)
+            runner = web.ServerRunner(self._server, shutdown_timeout=_GRACE)
             await runner.setup()
             try:
                 await self._listen(runner)
@@ -107,6 +108,14 @@ class ApiServer:
         shown = f"[{host}]" if ":" in host else host
         self.url = f"{'https' if self._tls else 'http'}://{shown}:{bound}"
         self.ready.set()
+
+    async def connect(self, client: asyncio.Protocol) -> None:
+        """Connects somebody within this process, past the network and TLS. Who it is they have to say all the same."""
+        if self._server is None:
+            raise ConnectionRefusedError("the API server is not running")
+        loop, (inner, outer) = asyncio.get_running_loop(), socket.socketpair()
+        await loop.connect_accepted_socket(self._server, inner)
+        await loop.create_connection(lambda: client, sock=outer)
 
     async def _complete(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Carries a write through even if the client hangs up, which cancels only its request."""
