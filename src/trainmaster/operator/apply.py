@@ -102,10 +102,8 @@ class Applier:
 
     async def _write_status(self, job: Job, plan: Plan) -> bool:
         """Whether the job is still there to act for."""
-        wanted = status.render(plan.status)
         if plan.status == job.status:
             return True
-        self._check_leading()
         metadata = {
             "name": job.name,
             "namespace": job.namespace,
@@ -116,7 +114,7 @@ class Applier:
             "apiVersion": job.resource.api_version,
             "kind": job.kind,
             "metadata": metadata,
-            "status": wanted,
+            "status": status.render(plan.status),
         }
         try:
             written = await self._client.update(job.resource, body, job.namespace, "status", type=Object)
@@ -138,7 +136,6 @@ class Applier:
     async def _attempt(self, action: Action, job: Job, outcome: Outcome, lane: asyncio.Semaphore) -> None:
         async with lane, self._slots:
             try:
-                self._check_leading()
                 is_news = await self._do(action, job)
             except KubeError as error:
                 outcome.failed.append((action, error))
