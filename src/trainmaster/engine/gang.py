@@ -72,7 +72,13 @@ def is_holding(observed: Observed) -> bool:
 def advice_of(job: Job) -> Iterator[Advice]:
     if resource_of(job.settings) is None:
         return
-    wanted = scheduler_name(job.settings)
+    asked, wanted = job.policy.scheduling.min_available, scheduler_name(job.settings)
+    if asked is not None and asked > job.world:
+        remedy = "lower it, or leave it out to start all together"
+        message = (
+            f"schedulingPolicy.minAvailable is {asked}, but the job has {job.world} pods: it never starts; {remedy}"
+        )
+        yield Advice("GroupNeverFits", message)
     for role, replica in job.replicas.items():
         named = replica.template.get("spec", {}).get("schedulerName")
         if named and named != wanted:

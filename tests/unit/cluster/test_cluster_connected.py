@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -75,5 +76,29 @@ def test_a_server_that_does_not_run_is_unreachable():
             with pytest.raises(Unreachable, match="the API server is not running"):
                 await client.list(PODS, "default")
         await registry.store.close()
+
+    clock.run(main())
+
+
+@pytest.mark.parametrize("steps", range(6))
+def test_whoever_gives_up_while_being_connected_leaves_no_socket_behind(steps: int):
+    def sockets() -> int:
+        return sum(os.readlink(f"/proc/self/fd/{number}").startswith("socket:") for number in fds())
+
+    def fds() -> list[str]:
+        return [number for number in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{number}")]
+
+    async def main() -> None:
+        async with serving() as server:
+            before = sockets()
+            connecting = asyncio.create_task(server.connect(asyncio.Protocol()))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            is_late = not connecting.cancel()
+            await asyncio.wait([connecting])
+            for _ in range(5):
+                await asyncio.sleep(0)
+
+            assert is_late or sockets() == before
 
     clock.run(main())

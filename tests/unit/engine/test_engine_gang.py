@@ -176,6 +176,18 @@ def test_the_user_is_told_of_roles_with_another_scheduler(
     assert {event.type for event in events} <= {"Warning"}
 
 
+@pytest.mark.parametrize(("least", "is_told"), [(3, True), (2, False), (1, False)])
+def test_the_user_is_told_of_a_group_that_can_never_be_whole(least: int, is_told: bool) -> None:
+    scene = a_job("JAXJob").role("Worker", 2).having(gang_scheduler="volcano")
+
+    plan = scene.policy(schedulingPolicy={"minAvailable": least}).plan()
+
+    assert [event.message for event in plan.events if event.reason == "GroupNeverFits"] == is_told * [
+        "schedulingPolicy.minAvailable is 3, but the job has 2 pods: it never starts; "
+        "lower it, or leave it out to start all together"
+    ]
+
+
 def test_without_gang_scheduling_any_scheduler_will_do() -> None:
     scene = a_job("TFJob").role("Worker", schedulerName="mine")
 

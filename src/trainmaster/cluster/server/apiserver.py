@@ -114,7 +114,11 @@ class ApiServer:
         if self._server is None:
             raise ConnectionRefusedError("the API server is not running")
         loop, (inner, outer) = asyncio.get_running_loop(), socket.socketpair()
-        await loop.connect_accepted_socket(self._server, inner)
+        try:
+            await loop.connect_accepted_socket(self._server, inner)
+        except BaseException:
+            outer.close()  # of what it was given, asyncio takes care itself
+            raise
         await loop.create_connection(lambda: client, sock=outer)
 
     async def _complete(self, work: Coroutine[Any, Any, Any]) -> Any:
