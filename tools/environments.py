@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools import environments_debian, environments_horovod, environments_openmpi
+from tools import environments_debian, environments_horovod, environments_openmpi, environments_openssh
 from tools.environments_step import Unavailable, megabytes, pip, require, run, tell
 
 __all__ = [
@@ -59,6 +59,7 @@ class Build:
 BUILDS: Mapping[str, Build] = {
     "openmpi": Build(environments_openmpi.arrange),
     "horovod": Build(environments_horovod.build, environments_horovod.NEEDS),
+    "openssh": Build(environments_openssh.arrange),
 }
 
 

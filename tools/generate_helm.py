@@ -53,6 +53,9 @@ HELM-HOOKED
 {{- with .Values.compat }}
 - --compat={{ . }}
 {{- end }}
+{{- if .Values.strictTopology }}
+- --strict-topology
+{{- end }}
 {{- range .Values.extraArgs }}
 - {{ . | quote }}
 {{- end }}

@@ -58,6 +58,8 @@ def _work(kinds: list[str]) -> Iterator[Value]:
     yield Value("gangScheduler", "", {"type": "string", "not": {"pattern": "^[Nn][Oo][Nn][Ee]$"}}, about)
     about = "`2021`: behave as the single-framework operators of that year."
     yield Value("compat", "", _one_of("", "2021", 2021), about)
+    about = "Refuse new MSJobs whose replicas could not find one another; otherwise they run, with a warning."
+    yield Value("strictTopology", False, BOOLEAN, about)
     yield Value("extraArgs", [], flags, "More flags, such as `--cluster-domain=cluster.local`.")
 
 

@@ -117,6 +117,7 @@ def rendered(helm, namespace, *settings):
         pytest.param(["gangScheduler=kube-batch"], {"gang_scheduler_name": "kube-batch"}, id="kube-batch"),
         pytest.param(["gangScheduler=coscheduling"], {"gang_scheduler_name": "coscheduling"}, id="scheduler-plugins"),
         pytest.param(["compat=2021"], {"compat": "2021"}, id="compat"),
+        pytest.param(["strictTopology=true"], {"strict_topology": True}, id="strict"),
         pytest.param(["replicas=1"], {"replicas": 1}, id="alone"),
         pytest.param(["webhooks.mode=validating"], {"webhooks": "validating"}, id="webhooks"),
         pytest.param(

@@ -87,6 +87,7 @@ def custom_kind(api: Api) -> None:
         "pruned": {**a_widget("pruned", nonsense=1, nested={"odd": 1}), "extra": 1},
         "kept": a_widget("kept", free={"any": {"thing": [1, 2.5, None]}}),
         "null is dropped": a_widget("null", color=None),
+        "an empty text is a text": a_widget("blank", nested={"deep": ""}),
         "nullable": a_widget("nullable", maybe=None),
         "int or string": a_widget("port", port="http"),
         "neither": a_widget(port=1.5),

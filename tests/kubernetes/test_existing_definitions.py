@@ -9,10 +9,12 @@ import pytest
 from tools.kubernetes.controlplane import control_plane
 
 from trainmaster import frameworks
+from trainmaster.api.status import render, status_of, with_condition
 from trainmaster.operator.install import Installation, crds, manifests
 from trainmaster.testing.jobs import a_small
 from trainmaster.testing.scene import a_job
 
+NOW = 1_700_000_000.0
 MADE_UP = {"madeUp": {"field": [1, "two"]}, "runPolicy": {"cleanPodPolicy": "Running", "suspend": False, "any": True}}
 """What our own schemas do not know has to stay, too."""
 
@@ -53,6 +55,25 @@ OLD = {
 }
 
 
+TOLD = OLD["PyTorchJob of training-operator"]
+SAID = {"type": "Succeeded", "status": "True", "reason": "JobSucceeded", "message": "it has"}
+WRITTEN = {
+    "empty words": {"conditions": [{**SAID, "reason": "", "message": ""}]},
+    "null words": {"conditions": [{**SAID, "reason": None, "message": None}]},
+    "null times": {"conditions": [{**SAID, "lastUpdateTime": None, "lastTransitionTime": None}], "startTime": None},
+    "empty times": {"conditions": [{**SAID, "lastTransitionTime": ""}], "startTime": "", "completionTime": ""},
+    "times that are none": {"conditions": [{**SAID, "lastUpdateTime": "2023-02-30T00:00:00Z"}], "startTime": "now"},
+    "a condition of no type": {"conditions": [{"status": "True"}, SAID]},
+    "odd counts": {"conditions": [SAID], "replicaStatuses": {"Worker": {"active": None, "failed": "2"}}},
+    "fields of its own": {"conditions": [SAID], "phase": "", "mode": None, "madeUp": {"is": None}},
+}
+"""Statuses of finished jobs, as operators have left them whose definitions say nothing of a status."""
+
+
+def named(said):
+    return said.replace(" ", "-")
+
+
 def definition(old):
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     schema = {"type": "object", "properties": {"spec": anything, "status": anything}}
@@ -91,6 +112,10 @@ class Kubectl:
     def get(self, *arguments):
         return json.loads(self("get", *arguments, "-o", "json"))
 
+    def write_status(self, old, job):
+        place = f"/apis/{old.group}/{old.versions[-1]}/namespaces/default/{old.plural}/{job['metadata']['name']}/status"
+        return json.loads(self("replace", "--raw", place, "-f", "-", send=job))
+
 
 def listed(items):
     return {"apiVersion": "v1", "kind": "List", "items": list(items)}
@@ -105,6 +130,9 @@ def taken_over():
         names = [f"crd/{old.name}" for old in OLD.values()]
         kubectl("wait", "--for=condition=Established", "--timeout=60s", *names)
         kubectl("create", "-f", "-", send=listed(old.job("old") for old in OLD.values()))
+        kubectl("create", "-f", "-", send=listed(TOLD.job(named(said)) for said in WRITTEN))
+        for said, status in WRITTEN.items():
+            kubectl.write_status(TOLD, {**kubectl.get(TOLD.name, named(said)), "status": status})
         ours = listed(crds(frameworks.BUILT_IN))
         kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", send=ours)
         kubectl("wait", "--for=condition=Established", "--timeout=60s", *names)
@@ -142,6 +170,18 @@ def test_a_job_is_edited_and_deleted_as_before(taken_over, old):
     taken_over("delete", name, "other", "--wait=false")
 
     assert edited["madeUp"] == {**old.spec["madeUp"], "more": 1}
+
+
+@pytest.mark.parametrize("said", WRITTEN)
+def test_a_status_that_another_operator_left_can_be_read_and_written_on(taken_over, said):
+    job = taken_over.get(TOLD.name, named(said))
+    held = status_of(job["status"])
+
+    told = render(with_condition(held, "Failed", True, "JobFailed", "by us", NOW))
+    written = taken_over.write_status(TOLD, {**job, "status": told})["status"]
+
+    assert held.is_true("Succeeded")
+    assert [condition["type"] for condition in written["conditions"]] == ["Succeeded", "Failed"]
 
 
 def test_the_installation_is_accepted_as_it_is_and_applying_it_again_changes_nothing(taken_over):

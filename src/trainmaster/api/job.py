@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from trainmaster.api.problem import Advice
 from trainmaster.api.settings import DEFAULT, Settings
 from trainmaster.api.status import JobStatus
 from trainmaster.objects.meta import Json, Meta, Object, Service
@@ -113,6 +114,8 @@ class Job:
     """What the Jobs of delegated roles are told beside their pods: limits that we then do not keep ourselves."""
 
     seen: Sight = Sight()
+    kept_from: str = ""
+    """The operator's gang scheduler, where the job names another and is left to that."""
 
     @property
     def api_version(self) -> str:
@@ -186,8 +189,21 @@ class Member:
 def ungrouped(job: Job) -> Job:
     """A job that names another scheduler than the operator's is left to that one as a whole: a gang of which a part is
     placed by somebody else is never complete."""
-    gang = job.settings.gang_scheduler.lower()
-    named = {
-        str(replica.template.get("spec", {}).get("schedulerName", "")).lower() for replica in job.replicas.values()
-    }
-    return job if named <= {"", gang} else replace(job, settings=replace(job.settings, gang_scheduler=""))
+    gang = job.settings.gang_scheduler
+    if {named.lower() for named in _schedulers(job).values()} <= {gang.lower()}:
+        return job
+    return replace(job, settings=replace(job.settings, gang_scheduler=""), kept_from=gang)
+
+
+def ungrouped_advice(job: Job) -> Iterator[Advice]:
+    """Who has set another scheduler, where there would have been a gang."""
+    for role, named in _schedulers(job).items():
+        if job.kept_from and named.lower() != job.kept_from.lower():
+            message = f"Another scheduler ({named}) is set in the pod template of {role} and will not be overwritten"
+            yield Advice("SetPodTemplateSchedulerName", f"{message}; the whole job is left to it, without a PodGroup")
+
+
+def _schedulers(job: Job) -> dict[str, str]:
+    """By role, where its template names one."""
+    named = ((role, replica.template.get("spec", {}).get("schedulerName")) for role, replica in job.replicas.items())
+    return {role: str(name) for role, name in named if name}

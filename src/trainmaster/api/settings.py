@@ -45,6 +45,9 @@ class Settings:
     etcd_servers: tuple[str, ...] = ()
     """Of the etcd through which elastic Paddle jobs learn how many they are to be; none does without."""
 
+    strict_topology: bool = False
+    """Refuse new jobs whose replicas could not find one another, instead of warning of it."""
+
     autoscaling_version: str = "v2"
     """`v2beta2` on Kubernetes before 1.23."""
 

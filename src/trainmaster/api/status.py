@@ -5,7 +5,7 @@ The order of `conditions` is part of the interface: `kubectl get` prints the las
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -65,7 +65,7 @@ _COMMON = frozenset(field.encode_name for field in msgspec.structs.fields(JobSta
 
 
 def status_of(raw: object) -> JobStatus:
-    """A stored status; fields that cannot be read count as unset, and are written anew."""
+    """A stored status; what cannot be read of it counts as unset, and is written anew."""
     if not isinstance(raw, Mapping):
         return JobStatus()
     held = {key: value for key, value in raw.items() if value is not None}
@@ -73,9 +73,22 @@ def status_of(raw: object) -> JobStatus:
     try:
         read = msgspec.convert(held, JobStatus)
     except msgspec.ValidationError:
-        # One bad count must not hide that the job has ended.
-        read = msgspec.convert({key: value for key, value in held.items() if _is_readable(key, value)}, JobStatus)
-    return msgspec.structs.replace(read, report=own)
+        read = msgspec.convert(_readable(held), JobStatus)
+    return msgspec.structs.replace(_dated(read), report=own)
+
+
+def _readable(held: Mapping[str, Any]) -> dict[str, Any]:
+    """As much of it as can be read: one bad count or condition must not hide that the job has ended."""
+    conditions = held.get("conditions")
+    told = [_words(condition) for condition in conditions] if isinstance(conditions, Sequence) else []
+    kept = {**held, "conditions": [condition for condition in told if {"type", "status"} <= condition.keys()]}
+    return {field: value for field, value in kept.items() if _is_readable(field, value)}
+
+
+def _words(condition: object) -> dict[str, str]:
+    """All that a condition says is text; what is not (null, mostly) is as good as not said."""
+    said = condition.items() if isinstance(condition, Mapping) else ()
+    return {field: value for field, value in said if isinstance(value, str)}
 
 
 def _is_readable(field: str, value: object) -> bool:
@@ -84,6 +97,34 @@ def _is_readable(field: str, value: object) -> bool:
     except msgspec.ValidationError:
         return False
     return True
+
+
+def _dated(status: JobStatus) -> JobStatus:
+    """With no time that is none: the definitions of other operators let any text through, ours refuse a whole status
+    for it."""
+    if all(timestamp.valid(text) == text for text in _times(status)):
+        return status
+    conditions = tuple(
+        msgspec.structs.replace(
+            condition,
+            last_update_time=timestamp.valid(condition.last_update_time),
+            last_transition_time=timestamp.valid(condition.last_transition_time),
+        )
+        for condition in status.conditions
+    )
+    return msgspec.structs.replace(
+        status,
+        conditions=conditions,
+        start_time=timestamp.valid(status.start_time),
+        completion_time=timestamp.valid(status.completion_time),
+        last_reconcile_time=timestamp.valid(status.last_reconcile_time),
+    )
+
+
+def _times(status: JobStatus) -> Iterator[str | None]:
+    yield from (status.start_time, status.completion_time, status.last_reconcile_time)
+    for condition in status.conditions:
+        yield from (condition.last_update_time, condition.last_transition_time)
 
 
 def inherited(status: JobStatus, kind: str, *, succeeded: bool) -> JobStatus:

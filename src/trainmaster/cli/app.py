@@ -51,6 +51,9 @@ COMPAT = Annotated[
     Literal["", "2021"],
     typer.Option(metavar="2021", help="Behave as the single-framework operators of 2021 where they differ."),
 ]
+STRICT = Annotated[
+    bool, typer.Option(help="Refuse new MSJobs whose replicas could not find one another, instead of warning of them.")
+]
 DOMAIN = Annotated[
     str,
     typer.Option(envvar="CUSTOM_CLUSTER_DOMAIN", metavar="DOMAIN", help="Appended to host names in TF_CONFIG."),
@@ -83,6 +86,7 @@ def operator(
         bool | None, typer.Option(help="Flag of operators before 1.6: gang-schedule, by volcano unless named.")
     ] = None,
     compat: COMPAT = "",
+    strict_topology: STRICT = False,
     cluster_domain: DOMAIN = "",
     controller_threads: Annotated[
         int, typer.Option("--controller-threads", "--threadiness", min=1, help="Jobs worked on at once, per kind.")
@@ -172,6 +176,7 @@ def operator(
         etcd_server=etcd_server,
         cluster_domain=cluster_domain,
         compat=compat,
+        strict_topology=strict_topology,
     )
     template = pytorch_init_container_template_file
     waiting = (init_container, pytorch_init_container_image, pytorch_init_container_max_tries, template)
@@ -187,6 +192,7 @@ def plan(
     namespace: Annotated[str, typer.Option("-n", "--namespace", help="For jobs that name none.")] = "default",
     gang_scheduler_name: GANG = "",
     compat: COMPAT = "",
+    strict_topology: STRICT = False,
     cluster_domain: DOMAIN = "",
     init_container: INIT_MODE = "auto",
 ) -> None:
@@ -201,6 +207,7 @@ def plan(
     chosen = Options(
         gang_scheduler_name=gang_scheduler_name,
         compat=compat,
+        strict_topology=strict_topology,
         cluster_domain=cluster_domain,
         init_container=InitContainer(mode=init_container),
     )
@@ -219,6 +226,7 @@ def manifests(
     image: Annotated[str, typer.Option(help="The operator's image.")] = f"trainmaster:{trainmaster.__version__}",
     gang_scheduler_name: GANG = "",
     compat: COMPAT = "",
+    strict_topology: STRICT = False,
     cel: Annotated[
         bool, typer.Option("--cel", help="Add CEL rules to the CRDs (Kubernetes 1.25 and later): queues are immutable.")
     ] = False,
@@ -244,6 +252,7 @@ def manifests(
         "schemes": tuple(enable_scheme or ()),
         "gang_scheduler_name": gang_scheduler_name,
         "compat": compat,
+        "strict_topology": strict_topology,
         "cel": cel,
         "webhooks": webhooks,
         "webhook_failure_policy": webhook_failure_policy,
@@ -292,6 +301,7 @@ def run(
     port: PORT = 0,
     gang_scheduler_name: GANG = "",
     compat: COMPAT = "",
+    strict_topology: STRICT = False,
     context: Annotated[str, typer.Option(metavar="NAME", help="Run on the cluster of this kubeconfig context.")] = "",
     kubeconfig: Annotated[str, typer.Option(metavar="FILE", help="Run on the cluster of this kubeconfig.")] = "",
 ) -> None:
@@ -310,7 +320,7 @@ def run(
         sandbox=sandbox,
         images=tuple(image or ()),
         config=config,
-        operator=embedded_operator(gang_scheduler_name, compat),
+        operator=embedded_operator(gang_scheduler_name, compat, strict_topology=strict_topology),
     )
     chosen = RunOptions(tuple(files), namespace, context, kubeconfig, timeout, keep, cluster)
     raise typer.Exit(run_jobs(chosen))
@@ -327,13 +337,14 @@ def up(
     port: PORT = 0,
     gang_scheduler_name: GANG = "",
     compat: COMPAT = "",
+    strict_topology: STRICT = False,
 ) -> None:
     """Start a cluster on this machine that speaks the Kubernetes API and runs pods as processes."""
     from trainmaster.cli.embedded import EmbeddedOptions, embedded_operator
     from trainmaster.cli.up import up as bring_up
 
     images = tuple(image or ())
-    operator = embedded_operator(gang_scheduler_name, compat)
+    operator = embedded_operator(gang_scheduler_name, compat, strict_topology=strict_topology)
     chosen = EmbeddedOptions(data_dir, port, nodes, sandbox, images, config, operator)
     raise typer.Exit(bring_up(chosen, detach=detach))
 

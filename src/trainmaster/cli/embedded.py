@@ -34,13 +34,14 @@ from trainmaster.operator.options import Options
 _SECTIONS = ("images", *SECTIONS)
 
 
-def embedded_operator(gang_scheduler_name: str = "", compat: str = "") -> Options:
+def embedded_operator(gang_scheduler_name: str = "", compat: str = "", *, strict_topology: bool = False) -> Options:
     """The operator within: its own ports are off, for there may be several clusters on a machine."""
     return Options(
         metrics_bind_address="0",
         health_probe_bind_address="0",
         gang_scheduler_name=gang_scheduler_name,
         compat=compat,
+        strict_topology=strict_topology,
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from trainmaster.api.settings import COORDINATOR_IMAGE, KUBECTL_DELIVERY_IMAGE, Settings
+from trainmaster.api.settings import COORDINATOR_IMAGE, KUBECTL_DELIVERY_IMAGE
 from trainmaster.cli import closing, documents, hints, kinds
 from trainmaster.cli.attention import Attentive
 from trainmaster.cli.connection import Choice, Failure, config_of, in_words
@@ -57,7 +57,7 @@ def run(options: RunOptions) -> int:
     """The exit code says what became of the jobs."""
     submitted: list[JobRef] = []
     try:
-        submission = checked(list(documents.read(options.files)), Settings())
+        submission = checked(list(documents.read(options.files)), options.embedded.operator.settings)
         if not submission.jobs:
             raise BadDocument(_nothing(submission))
         with unwrapped():

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from trainmaster.api import schema
 from trainmaster.api.framework import QUALIFIED, Count, Env, Framework, Messages, Role
-from trainmaster.api.job import Job, Member, ungrouped
-from trainmaster.api.problem import Advice, Problem, invalid
+from trainmaster.api.job import Job, Member, ungrouped, ungrouped_advice
+from trainmaster.api.problem import Advice, Problem, invalid, required
 from trainmaster.objects import template
 from trainmaster.objects.meta import Json
 from trainmaster.objects.template import EnvValue
@@ -103,8 +103,26 @@ class MindSpore(Framework):
                 yield invalid(
                     path, names, f"must have exactly one container with name {self.container}; rename the others"
                 )
+        if _is_strict(job):
+            yield from self._forbidden(job)
+
+    def _forbidden(self, job: Job) -> Iterator[Problem]:
+        """The topologies of `_odd`, in the words of a refusal."""
+        path, schedulers = self.path("Scheduler"), job.count("Scheduler")
+        if job.has("Scheduler") and schedulers != 1:
+            yield invalid(f"{path}.replicas", schedulers, "must be 1, because all meet at one scheduler; set it to 1")
+        elif _needs_scheduler(job):
+            those = " and ".join(f"{job.count(role)} {role}" for role in ("PS", "Worker") if job.count(role))
+            yield required(path, f"{those} could not find one another without it; add one with 1 replica")
 
     def advice(self, job: Job) -> Iterator[Advice]:
+        yield from ungrouped_advice(job)
+        if not _is_strict(job):
+            yield from self._odd(job)
+        if not job.count("Worker"):
+            yield Advice(TOPOLOGY, f"{self.path('Worker')} has no replicas; a job without workers never succeeds")
+
+    def _odd(self, job: Job) -> Iterator[Advice]:
         schedulers, workers = job.count("Scheduler"), job.count("Worker")
         path = self.path("Scheduler")
         if schedulers > 1:
@@ -112,11 +130,9 @@ class MindSpore(Framework):
             yield Advice(TOPOLOGY, message)
         elif job.has("Scheduler") and schedulers == 0 and workers == 1 and not job.count("PS"):
             yield Advice(TOPOLOGY, f"{path}.replicas is 0; set it to 1, or leave the role out: one worker needs none")
-        if not schedulers and (workers > 1 or job.count("PS")):
+        if _needs_scheduler(job):
             message = "is needed for servers or several workers to find one another; without it each trains alone"
             yield Advice(TOPOLOGY, f"{path} {message}; add one with 1 replica")
-        if not workers:
-            yield Advice(TOPOLOGY, f"{self.path('Worker')} has no replicas; a job without workers never succeeds")
 
     def succeeded(self, job: Job, counts: Mapping[str, Count]) -> bool:
         if super().succeeded(job, counts):
@@ -139,6 +155,15 @@ class MindSpore(Framework):
         restarting = "{kind} {name} is restarting because {role} replica(s) failed."
         failed = "{kind} {namespace}/{name} has failed because {count} {role} replica(s) failed."
         return replace(QUALIFIED, failed=failed, failing=failed, restarting=restarting, replacing=restarting)
+
+
+def _is_strict(job: Job) -> bool:
+    """With jobs that have begun it is too late: one that is refused is no longer looked after."""
+    return job.settings.strict_topology and not job.status.is_true("Created")
+
+
+def _needs_scheduler(job: Job) -> bool:
+    return not job.count("Scheduler") and (job.count("Worker") > 1 or job.count("PS") > 0)
 
 
 def _address(job: Job) -> str:

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from trainmaster.api import schema
 from trainmaster.api.framework import AGE, Companion, Count, Env, Framework, Role, Shared
-from trainmaster.api.job import Job, Member, Replica, ungrouped
+from trainmaster.api.job import Job, Member, Replica, ungrouped, ungrouped_advice
 from trainmaster.api.problem import Advice, Problem, invalid, required
 from trainmaster.api.status import JobStatus
 from trainmaster.frameworks import paddle_batch_contract as contract
@@ -120,6 +120,7 @@ class PaddleRoles(Framework):
                     yield invalid(path, samples, "is the name of the volume of spec.sampleSetRef; take one of them out")
 
     def advice(self, job: Job) -> Iterator[Advice]:
+        yield from ungrouped_advice(job)
         policy = job.policy.clean_pod_policy
         if policy not in CLEANED:
             known = [name for name in CLEANED if name]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
+
+_WRITTEN = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
 
 
 def render(seconds: float) -> str:
@@ -18,3 +21,11 @@ def parse(text: str | None) -> float | None:
     except ValueError:
         return None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def valid(text: str | None) -> str | None:
+    """The time as an API server takes it, of any text: itself, the same in another form, or None for no time."""
+    moment = parse(text)
+    if text is None or moment is None:
+        return None
+    return text if _WRITTEN.fullmatch(text) else render(moment)

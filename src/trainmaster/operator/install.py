@@ -35,6 +35,7 @@ class Installation:
     schemes: tuple[str, ...] = ()
     gang_scheduler_name: str = ""
     compat: str = ""
+    strict_topology: bool = False
     cel: bool = False
     replicas: int = 2
     """Of the operator: one leads, the others wait to take over."""
@@ -229,4 +230,5 @@ def _arguments(installation: Installation) -> list[str]:
         "gang-scheduler-name": installation.gang_scheduler_name,
         "compat": installation.compat,
     }
-    return flags + [f"--{name}={value}" for name, value in given.items() if value]
+    flags += [f"--{name}={value}" for name, value in given.items() if value]
+    return flags + (["--strict-topology"] if installation.strict_topology else [])

@@ -48,6 +48,7 @@ class Options:
 
     cluster_domain: str = ""
     compat: str = ""
+    strict_topology: bool = False
     init_container: InitContainer = field(default_factory=InitContainer)
 
     @property
@@ -60,6 +61,7 @@ class Options:
             kubectl_delivery_image=self.kubectl_delivery_image,
             coordinator_image=self.coordinator_image,
             etcd_servers=tuple(one.strip() for one in self.etcd_server.split(",") if one.strip()),
+            strict_topology=self.strict_topology,
         )
 
     @property

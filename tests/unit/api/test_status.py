@@ -258,3 +258,36 @@ def test_fields_of_other_operators_are_ignored() -> None:
     raw = {"replicaStatuses": {"Worker": {"active": 1, "labelSelector": {"matchLabels": {"a": "b"}}}}, "phase": "Ready"}
 
     assert status_of(raw).replica_statuses == {"Worker": ReplicaStatus(active=1)}
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pytest.param({"reason": "", "message": ""}, id="empty words"),
+        pytest.param({"reason": None, "message": None}, id="null words"),
+        pytest.param({"reason": 7, "message": ["x"]}, id="words that are none"),
+        pytest.param({"lastUpdateTime": None, "lastTransitionTime": None, "lastProbeTime": None}, id="null times"),
+        pytest.param({"lastUpdateTime": "", "lastTransitionTime": "yesterday"}, id="times that are none"),
+    ],
+)
+def test_an_odd_condition_of_another_operator_counts_and_is_written_without_what_servers_refuse(odd: Any) -> None:
+    held = status_of({"conditions": [{"type": "Succeeded", "status": "True", **odd}]})
+
+    assert held.is_finished
+    assert on_the_wire(held)["conditions"] == [{"type": "Succeeded", "status": "True"}]
+
+
+def test_one_condition_that_cannot_be_read_does_not_hide_the_others() -> None:
+    held = status_of(
+        {"conditions": [{"status": "True"}, None, {"type": "Failed", "status": "True", "message": "lost"}]}
+    )
+
+    assert held.conditions == (Condition("Failed", "True", message="lost"),)
+
+
+@pytest.mark.parametrize("field", ["startTime", "completionTime", "lastReconcileTime"])
+def test_a_time_that_is_none_is_not_written_back(field: str) -> None:
+    held = status_of({"conditions": [{"type": "Created", "status": "True"}], field: ""})
+
+    assert held.is_true("Created")
+    assert field not in on_the_wire(held)

@@ -160,6 +160,22 @@ def test_the_image_in_which_paddle_jobs_wait_is_chosen(started, flags, image):
     assert started[0].settings.coordinator_image == image
 
 
+@pytest.mark.parametrize(
+    ("flags", "strict"),
+    [
+        pytest.param([], False, id="unsaid"),
+        pytest.param(["--strict-topology"], True, id="strict"),
+        pytest.param(["-strict-topology=true"], True, id="strict, as Go programs spell it"),
+        pytest.param(["--strict-topology=false"], False, id="not"),
+    ],
+)
+def test_how_strict_it_is_about_topologies_is_chosen(started, flags, strict):
+    result = operator(*go_flags(flags, cli.GO_BOOLEANS))
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert started[0].settings.strict_topology is strict
+
+
 def test_the_ports_and_the_etcd_of_paddle_jobs_are_chosen(started):
     result = operator("--port-range=40000,50000", "--etcd-server=one:2379,two:2379")
 

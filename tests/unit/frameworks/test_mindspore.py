@@ -374,6 +374,7 @@ def test_a_job_that_names_another_scheduler_anywhere_is_left_to_it_as_a_whole() 
     assert "schedulerName" not in body(plan, "j-scheduler-0")["spec"]
     assert "scheduling.k8s.io/group-name" not in body(plan, "j-worker-0")["metadata"].get("annotations", {})
     assert body(plan, "j-worker-0")["spec"]["schedulerName"] == "mine"
+    assert "SetPodTemplateSchedulerName" in [reason for reason, _ in told(plan)]
 
 
 def test_a_service_that_is_made_again_keeps_the_address_that_running_workers_know() -> None:

@@ -179,8 +179,12 @@ def test_a_scheduler_that_has_really_failed_fails_the_job_a_minute_later() -> No
     assert failed.plan().status.is_true("Failed")
 
 
-def test_a_job_without_workers_waits() -> None:
-    plan = a_job("MSJob", "j").role("Scheduler").all("Succeeded", exit_code=0).plan()
+@pytest.mark.parametrize("workers", [None, 0], ids=["no such role", "none of them"])
+def test_a_job_without_workers_waits(workers: int | None) -> None:
+    scene = a_job("MSJob", "j").role("Scheduler")
+
+    scene = scene if workers is None else scene.role("Worker", workers)
+    plan = scene.all("Succeeded", exit_code=0).plan()
 
     assert states(plan.status) == ["Created"]
 
@@ -200,6 +204,20 @@ def test_a_pod_with_an_exit_code_worth_another_try_is_replaced(exit_code: int) -
     assert ("MSJobRestarting", "MSJob j is restarting because Worker replica(s) failed.") in told(plan)
     assert plan.marks == ("restarted",)
     assert created(again) == ["j-worker-1"]
+
+
+def test_running_takes_the_place_of_restarting_and_stays_false_on_record_at_the_end() -> None:
+    failing = running(an_msjob(restart="ExitCode")).pod("Worker", 1, "Failed", exit_code=137)
+
+    again = failing.after().pod("Worker", 1, "Running")
+    over = again.after().pod("Worker", 0, "Succeeded", exit_code=0)
+
+    assert [states(scene.plan().status) for scene in (failing, again, over)] == [
+        ["Created", "Restarting"],
+        ["Created", "Running"],
+        ["Created", "Running(False)", "Succeeded"],
+    ]
+    assert [role for role, tally in over.plan().status.replica_statuses.items() if tally.failed] == []
 
 
 @pytest.mark.parametrize("exit_code", [1, 2, 3, 126, 127, 128, 129, 134, 139, 255])
@@ -280,7 +298,13 @@ def test_the_clean_pod_policy_says_what_goes(
     assert (sorted(deleted(plan)), deleted(plan, SERVICES)) == (pods, services)
 
 
-@pytest.mark.parametrize("limit", ["deadline", "restarts"])
+LIMITS = {
+    "deadline": "Job j has failed because it was active longer than specified deadline",
+    "restarts": "Job j has failed because it has reached the specified backoff limit",
+}
+
+
+@pytest.mark.parametrize("limit", LIMITS)
 @pytest.mark.parametrize(
     ("policy", "gone"),
     [
@@ -297,6 +321,9 @@ def test_the_clean_pod_policy_counts_at_a_limit_too(limit: str, policy: str | No
     plan = scene.at(10 if limit == "deadline" else 0).plan()
 
     assert (sorted(deleted(plan)), plan.status.conditions[-1].reason) == (gone, "JobFailed")
+    assert plan.status.conditions[-1].message == LIMITS[limit]
+    assert ("JobFailed", LIMITS[limit]) in told(plan)
+    assert plan.status.completion_time is not None
 
 
 def test_a_scheduler_that_has_ended_keeps_its_service_under_running() -> None:

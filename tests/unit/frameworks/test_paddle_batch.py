@@ -317,6 +317,17 @@ def test_an_unknown_policy_is_accepted_and_named(policy, hint):
     assert advice.message == f"spec.cleanPodPolicy {policy} is not known, so all pods are kept; {hint}"
 
 
+def test_a_claim_of_another_namespace_is_told_to_be_out_of_reach():
+    samples = {"name": "imagenet", "mountPath": "/data", "namespace": "data"}
+
+    [advice] = a_paddle(worker=1, sampleSetRef=samples).reading.advice
+
+    assert (advice.reason, advice.message) == (
+        "ForeignNamespace",
+        "spec.sampleSetRef.namespace is data, but pods can mount claims of default alone; make the claim there",
+    )
+
+
 @pytest.mark.parametrize("policy", ["Always", "Never", "OnFailure", "OnCompletion"])
 def test_the_known_policies_need_no_advice(policy):
     assert a_paddle(worker=1, cleanPodPolicy=policy).reading.advice == ()

@@ -96,6 +96,10 @@ def test_a_job_that_names_another_scheduler_is_left_to_it():
     assert created(made, gang.VOLCANO) == []
     assert "schedulerName" not in body(made, "job-ps-0")["spec"]
     assert body(made, "job-worker-0")["spec"]["schedulerName"] == "mine"
+    assert [event.message for event in made.events if event.reason == "SetPodTemplateSchedulerName"] == [
+        "Another scheduler (mine) is set in the pod template of worker and will not be overwritten; "
+        "the whole job is left to it, without a PodGroup"
+    ]
 
 
 @pytest.mark.parametrize(

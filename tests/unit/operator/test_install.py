@@ -86,6 +86,7 @@ def test_probes_and_resources_are_set():
         pytest.param({"watch_namespace": "team"}, "--namespace=team", id="watched"),
         pytest.param({"gang_scheduler_name": "volcano"}, "--gang-scheduler-name=volcano", id="gang"),
         pytest.param({"compat": "2021"}, "--compat=2021", id="compat"),
+        pytest.param({"strict_topology": True}, "--strict-topology", id="strict"),
     ],
 )
 def test_what_is_asked_for_becomes_a_flag(given, flag):
