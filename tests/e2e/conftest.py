@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.e2e.results import RESULTS, Tally, page, table
+from tests.e2e.results import RESULT, Result, Tally, page, table
 
 STARTED = time.monotonic()
 
@@ -25,22 +27,35 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if not RESULTS:
+    results = list(_results(terminalreporter))
+    if not results:
         return
     terminalreporter.section("examples")
-    for line in table():
+    for line in table(results):
         terminalreporter.write_line(line)
     kept: Path | None = config.getoption("--table")
     if kept is not None:
-        kept.write_text(page(_tallies(terminalreporter), time.monotonic() - STARTED))
+        kept.write_text(page(results, _tallies(terminalreporter), time.monotonic() - STARTED))
         terminalreporter.write_line(f"kept in {kept}")
+
+
+def _reports(reporter: pytest.TerminalReporter, *outcomes: str) -> Iterator[pytest.TestReport]:
+    for outcome in outcomes:
+        yield from reporter.stats.get(outcome, ())
+
+
+def _results(reporter: pytest.TerminalReporter) -> Iterator[Result]:
+    for report in _reports(reporter, "passed", "failed"):
+        told: dict[str, Any] = dict(report.user_properties)
+        if RESULT in told:
+            yield Result(*told[RESULT])
 
 
 def _tallies(reporter: pytest.TerminalReporter) -> dict[str, Tally]:
     """By file, of whatever was called or failed before it could be."""
     found: dict[str, Tally] = defaultdict(Tally)
     for outcome in ("passed", "failed", "error"):
-        for report in reporter.stats.get(outcome, ()):
+        for report in _reports(reporter, outcome):
             tally = found[Path(report.nodeid.partition("::")[0]).name]
             tally.seconds += report.duration
             if outcome == "passed":

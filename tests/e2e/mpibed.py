@@ -12,8 +12,8 @@ import contextlib
 import json
 import os
 import signal
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,7 +21,7 @@ import yaml
 from tests.integration.bed import MARK, Bed, Json, Ran, bed, processes
 from tools.environments import environment
 
-from trainmaster.cli.embedded import EmbeddedOptions
+from trainmaster.cli.embedded import EmbeddedOptions, embedded_operator
 from trainmaster.objects.resource import JOBS, PODS
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -29,6 +29,8 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 PATIENCE = 180.0
 """Real frameworks on a machine that others use, too."""
 
+MPIS = ("openmpi", "openmpi5", "mpich", "intelmpi")
+IMPLEMENTATIONS = {"mpich": "MPICH", "intelmpi": "Intel"}
 RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
 
@@ -43,19 +45,31 @@ class Gate:
 
 
 @contextlib.contextmanager
-def mpi_bed(directory: Path, *names: str, sandbox: Literal["namespaces", "ports"] = "namespaces") -> Iterator[Bed]:
-    """A cluster where the image registry.test/NAME is the environment of that name."""
-    files = {"/programs": str(PROGRAMS), "/app": str(EXAMPLES / "07-horovod")}
-    images = [{"match": f"registry.test/{name}", "python": str(environment(name)), "files": files} for name in names]
+def mpi_bed(
+    directory: Path,
+    *names: str,
+    sandbox: Literal["namespaces", "ports"] = "namespaces",
+    sshd: Literal["real", "builtin"] = "builtin",
+    files: Mapping[str, str] | None = None,
+    domain: str = "",
+) -> Iterator[Bed]:
+    """A cluster where the image registry.test/NAME is the environment of that name, with our programs in it."""
+    files = {"/programs": str(PROGRAMS), "/app": str(EXAMPLES / "07-horovod"), **(files or {})}
+    images = [
+        {"match": f"registry.test/{name}", "python": str(environment(name)), "files": files, "sshd": sshd}
+        for name in names
+    ]
     config = directory / "trainmaster.yaml"
     config.write_text(yaml.safe_dump({"images": images}))
-    with bed(EmbeddedOptions(str(directory / "cluster"), config=str(config), sandbox=sandbox)) as cluster:
+    operator = replace(embedded_operator(), cluster_domain=domain)
+    options = EmbeddedOptions(str(directory / "cluster"), config=str(config), sandbox=sandbox, operator=operator)
+    with bed(options) as cluster:
         cluster.patience = PATIENCE
         yield cluster
 
 
 def mpi_job(
-    version: Literal["v1", "v2beta1"],
+    version: Literal["v1alpha2", "v1", "v2beta1"],
     name: str,
     gate: Gate,
     *,
@@ -83,7 +97,7 @@ def mpi_job(
         spec = {"containers": [{**container, **own}], "volumes": volumes, "terminationGracePeriodSeconds": 5}
         return {"replicas": replicas, "template": {"spec": spec}, **({"restartPolicy": restart} if restart else {})}
 
-    implementation = "MPICH" if image == "mpich" else "OpenMPI"
+    implementation = IMPLEMENTATIONS.get(image, "OpenMPI")
     second = {"launcherCreationPolicy": "WaitForWorkersReady", "mpiImplementation": implementation}
     return {
         "apiVersion": f"kubeflow.org/{version}",

@@ -45,26 +45,27 @@ class Tally:
     seconds: float = 0.0
 
 
-RESULTS: list[Result] = []
+RESULT = "example"
+"""The property of a test that holds one, as a tuple: so it comes back from whatever process the test ran in."""
 
 
-def table() -> list[str]:
-    rows = [tuple(map(str.upper, HEAD)), *_rows()]
+def table(results: Iterable[Result]) -> list[str]:
+    rows = [tuple(map(str.upper, HEAD)), *_rows(results)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
-def page(tallies: Mapping[str, Tally], seconds: float) -> str:
+def page(results: Iterable[Result], tallies: Mapping[str, Tally], seconds: float) -> str:
     """Markdown; seconds are those of the whole run."""
     return PAGE.format(
         circumstances=_markdown(("", ""), _circumstances(seconds)),
-        examples=_markdown(HEAD, _rows()),
+        examples=_markdown(HEAD, _rows(results)),
         tests=_markdown(("Tests", "Passed", "Failed", "Seconds"), _tallied(tallies)),
     )
 
 
-def _rows() -> Iterator[tuple[str, ...]]:
-    return (tuple(map(_shown, astuple(result))) for result in RESULTS)
+def _rows(results: Iterable[Result]) -> Iterator[tuple[str, ...]]:
+    return (tuple(map(_shown, astuple(result))) for result in results)
 
 
 def _tallied(tallies: Mapping[str, Tally]) -> Iterator[tuple[str, ...]]:

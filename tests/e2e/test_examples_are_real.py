@@ -31,7 +31,7 @@ LINEAR = "paddle.nn.Linear(len(TRUTH), 1, bias_attr=False)"
 PULLED = "weights[number :: len(streams)]"
 ADAM = "torch.optim.Adam(model.parameters(), lr=0.01)"
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("examples")]
 
 
 @dataclass(frozen=True)

@@ -6,23 +6,25 @@ python -m pytest tests/e2e/test_frameworks.py -k jax
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import astuple
 
 import pytest
 import yaml
 from tests.e2e.examples import TRAINED, Example, example_of, left_running, light, ran, ran_example, shortcomings
-from tests.e2e.results import RESULTS, Result
+from tests.e2e.results import RESULT, Result
 
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = [pytest.mark.timeout(1200), pytest.mark.xdist_group("examples")]
 
 
 @pytest.mark.parametrize("example", [light(one.environment, one, id=str(one)) for one in TRAINED])
-def test_an_example_trains(example: Example):
+def test_an_example_trains(example: Example, record_property: Callable[[str, object], None]):
     run = ran_example(example)
 
     missing = shortcomings(example, run)
     name = f"{example.name}/{example.manifest}".rstrip("/")
     told = "; ".join(missing) or "trained"
-    RESULTS.append(Result(name, example.version, example.ranks, run.seconds, told))
+    record_property(RESULT, astuple(Result(name, example.version, example.ranks, run.seconds, told)))
     assert missing == [], run.text
     assert left_running(example.job) == []
 

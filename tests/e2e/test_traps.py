@@ -3,7 +3,8 @@
     python -m pytest tests/e2e/test_traps.py -k jax
 
 Users' scripts are as they are: it is the examples that run, but for what makes them last long enough. More of the kind,
-with MPI, Paddle and MindSpore, is in the files of those names.
+with MPI, Paddle and MindSpore, is in the files of those names. No job here is named like an example, for examples may
+run beside them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ LAST_LINE = "    os._exit(0)  # torch 2.13 with gloo now and then aborts while P
 HANG = 60.0
 """Seconds in which all have to be gone; left alone, the survivors here would stay for longer, most of them for ever."""
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.light]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.light, pytest.mark.xdist_group("traps")]
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +77,7 @@ def test_ranks_that_never_end_are_ended_with_their_job(cluster, job, env):
     ],
 )
 def test_survivors_of_a_killed_rank_are_ended_with_their_job(cluster, job, witness, told, victim):
-    name = f"{job}-without-{victim}"
+    name = f"without-{victim}-of-{job}"
     submitted = jobs_of(example_of(job), name, restart="Never", STEPS=FOREVER, ROUNDS=FOREVER)
     cluster.submit(*submitted)
     running = is_in_midst(cluster, name, witness, told)
@@ -127,6 +128,7 @@ def aborting(directory: Path, restart: str, last: str) -> Run:
     job = yaml.safe_load((copy / "job.yaml").read_text())
     for role in job["spec"]["pytorchReplicaSpecs"].values():
         role["restartPolicy"] = restart
+    job["metadata"]["name"] = "aborting"
     (copy / "job.yaml").write_text(yaml.safe_dump(job))
     return ran(*words_of(example, copy))
 
@@ -137,7 +139,7 @@ def test_a_rank_that_aborts_when_it_has_trained_is_told_with_its_exit_code(tmp_p
     assert run.code == 1, run.text
     assert run.text.count("final loss") == 3
     assert run.rows["worker-0"][2:4] == ["Failed", "134"]
-    assert "PyTorchJob ddp is failed because 1 Worker replica(s) failed." in run.text
+    assert "PyTorchJob aborting is failed because 1 Worker replica(s) failed." in run.text
 
 
 def test_a_worker_that_aborts_when_it_has_trained_does_not_spoil_the_result_of_the_master(tmp_path):
@@ -165,7 +167,8 @@ def test_open_mpi_starts_as_root_of_a_user_namespace(tmp_path, allowed, is_refus
     example = example_of("mpi-v1")
     last = 'command: [mpirun, -n, "4", python, /app/train.py]'
     env = f"env: [{{name: OMPI_ALLOW_RUN_AS_ROOT, value: '{allowed}'}}]"
-    changes = [(last, f"{last}\n              {env}")] if allowed else []
+    changes = [("name: mpi-v1\n", "name: as-root\n")]
+    changes += [(last, f"{last}\n              {env}")] if allowed else []
     copy = changed(example, tmp_path, *changes, file=example.manifest)
 
     run = ran(*words_of(example, copy), around=("unshare", "--user", "--map-root-user"))

@@ -6,6 +6,7 @@ several print at once.
 """
 
 import os
+import socket
 import time
 from array import array
 
@@ -20,7 +21,10 @@ PAUSE = 0.05
 def main():
     world = MPI.COMM_WORLD
     rank, steps, is_open = world.Get_rank(), 0, False
-    places = sorted(set(world.gather(os.environ["PLACE"]) or ()))
+    places = sorted(set(world.gather(os.environ.get("PLACE") or socket.gethostname()) or ()))
+    if rank == 0:
+        library, *_ = MPI.Get_library_version().splitlines()
+        print(f"this is {library.rstrip(chr(0))}", flush=True)
     own, total = array("q", [BASE * 10**rank]), array("q", [0])
     while not is_open:
         world.Allreduce(own, total)

@@ -90,6 +90,21 @@ def test_a_failed_job_counts_nothing_as_active_that_was_ended_with_it() -> None:
     assert tallies(ended) == {"Launcher": (0, 0, 0), "Worker": (0, 0, 0)}
 
 
+@pytest.mark.parametrize(
+    ("role", "counted"),
+    [
+        ("Launcher", {"Launcher": (0, 0, 1), "Worker": (0, 0, 0)}),
+        ("Worker", {"Launcher": (0, 0, 0), "Worker": (0, 0, 1)}),
+    ],
+)
+def test_of_a_failed_job_of_v1_whoever_failed_is_counted_and_nobody_else(
+    role: str, counted: dict[str, tuple[int, int, int]]
+) -> None:
+    ended = running("v1").pod(role, 0, "Failed", exit_code=1).settled()
+
+    assert tallies(ended) == counted
+
+
 # Eviction.
 
 

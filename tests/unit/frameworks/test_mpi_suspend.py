@@ -92,6 +92,16 @@ def test_suspending_takes_away_a_launcher_that_is_a_pod(version: str) -> None:
     assert set(deleted(made)) == {"job-launcher", "job-worker-0", "job-worker-1"}
 
 
+def test_the_words_of_v1_are_those_of_training_operator() -> None:
+    suspended = running("v1").policy(suspend=True).settled().job.status
+    resumed = running("v1").policy(suspend=True).settled().policy(suspend=False).plan().status
+
+    said = [[(each.type, each.reason, each.message) for each in status.conditions] for status in (suspended, resumed)]
+    stopped = "MPIJob job is suspended."
+    assert said[0][1:] == [("Running", "MPIJobSuspended", stopped), ("Suspended", "MPIJobSuspended", stopped)]
+    assert said[1][-1] == ("Suspended", "MPIJobResumed", "MPIJob job is resumed.")
+
+
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed", "Pending"])
 @pytest.mark.parametrize("policy", ["None", "Running", "All"])
 def test_suspending_does_not_ask_the_clean_policy(policy: str, phase: str) -> None:
@@ -126,6 +136,13 @@ def test_resuming_starts_the_job_anew() -> None:
     assert states(made.status) == ["Created", "Running(False)", "Suspended(False)"]
     assert made.status.start_time == timestamp.render(NOW + 60)
     assert ("MPIJobResumed", "MPIJob resumed") in told(made)
+
+
+@each_version
+def test_the_time_of_a_resumed_job_counts_from_its_resumption(version: str) -> None:
+    suspended = running(version).policy(suspend=True).settled().at(60)
+
+    assert suspended.policy(suspend=False).plan().status.start_time == timestamp.render(NOW + 60)
 
 
 @each_version
