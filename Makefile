@@ -50,7 +50,7 @@ e2e: $(STAMP) ## Train every example with its real framework, try their traps an
 
 e2e-light: $(STAMP) ## The same with those frameworks that are installed in a minute or two
 	@$(BIN)/python -m tools.environments light > /dev/null
-	$(BIN)/python -m pytest tests/e2e -m light -n 2 --dist loadgroup
+	$(BIN)/python -m pytest tests/e2e -m light -n 2 --dist loadfile
 
 test-kubernetes: $(STAMP) ## Run jobs of every kind on a real control plane (built once, or from KUBEBUILDER_ASSETS)
 	$(BIN)/python -m pytest tests/kubernetes tests/suite --server kubernetes --ignore-glob='*/test_faults_*'

@@ -187,8 +187,11 @@ def words_of(example: Example, directory: Path) -> list[str]:
 
 
 def changed(example: Example, directory: Path, *changes: tuple[str, str], file: str = "train.py") -> Path:
-    """A copy with each text, which must be there once, replaced by the other."""
+    """A copy with each text, which must be there once, replaced by the other. Its job bears another name, because the
+    example itself may be running beside it."""
     copy = Path(shutil.copytree(example.directory, directory / example.name))
+    manifest = copy / (example.manifest or "job.yaml")
+    manifest.write_text(manifest.read_text().replace(f"  name: {example.job}\n", f"  name: copy-of-{example.job}\n", 1))
     text = (copy / file).read_text()
     for old, new in changes:
         assert text.count(old) == 1, f"{file} of {example.name} has {text.count(old)} times: {old}"

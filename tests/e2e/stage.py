@@ -44,12 +44,11 @@ def stage(home: Path, *examples: Example, instead: Mapping[str, Path] | None = N
 
 def jobs_of(example: Example, name: str, *, restart: str = "", **env: str) -> list[Json]:
     """The objects of an example's manifest, the job first, under another name by which all that it starts is found on
-    this machine. What still runs at its end is to be ended."""
+    this machine."""
     documents = list(yaml.safe_load_all((example.directory / (example.manifest or "job.yaml")).read_text()))
     for document in documents:
         document["metadata"] = {"name": name, "namespace": "default"}
     job = documents[0]
-    job["spec"]["runPolicy"] = {"cleanPodPolicy": "Running"}
     [field] = [key for key in job["spec"] if key.endswith("ReplicaSpecs")]
     roles = json.loads(json.dumps(job["spec"][field]))  # what is written once and referred to is one object till here
     for role in roles.values():

@@ -31,7 +31,7 @@ LINEAR = "paddle.nn.Linear(len(TRUTH), 1, bias_attr=False)"
 PULLED = "weights[number :: len(streams)]"
 ADAM = "torch.optim.Adam(model.parameters(), lr=0.01)"
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("examples")]
+pytestmark = pytest.mark.timeout(600)
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def test_ranks_whose_network_is_cut_do_not_train_on(tmp_path):
     words = words_of(example, changed(example, tmp_path, ('"STEPS", "60"', '"STEPS", "1000"')))
 
     whole = ran(*words)
-    cut = ran_without_network(command(*words, limit=3 * whole.seconds), "step 0 loss", "ring-worker-1")
+    cut = ran_without_network(command(*words, limit=3 * whole.seconds), "step 0 loss", "copy-of-ring-worker-1")
 
     assert shortcomings(example, whole) == [], whole.text
     assert shortcomings(example, cut) == ["too slow", "0 of 4 results"], cut.text

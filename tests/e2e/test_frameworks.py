@@ -14,7 +14,7 @@ import yaml
 from tests.e2e.examples import TRAINED, Example, example_of, left_running, light, ran, ran_example, shortcomings
 from tests.e2e.results import RESULT, Result
 
-pytestmark = [pytest.mark.timeout(1200), pytest.mark.xdist_group("examples")]
+pytestmark = pytest.mark.timeout(1200)
 
 
 @pytest.mark.parametrize("example", [light(one.environment, one, id=str(one)) for one in TRAINED])

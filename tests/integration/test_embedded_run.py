@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -121,6 +122,21 @@ def test_run_trains_the_ring(sandbox):
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("final loss 0.000000 weights [3.0, -2.0, 0.5]") == 4
     assert "PyTorchJob ring: Succeeded after" in done.stdout
+
+
+def test_run_shows_what_ranks_print_that_end_soon_after_the_job(tmp_path):
+    wait = f"import os, time\nwhile not os.path.exists('{tmp_path}/begun'): time.sleep(0.1)"
+    late = f"import time; open('{tmp_path}/begun', 'w').close(); time.sleep(4); print('the last word')"
+    job = a_job("PyTorchJob", "late", "", replicas={"Master": 1, "Worker": 1})
+    for role, code in (("Master", wait), ("Worker", late)):
+        [container] = job["spec"]["pytorchReplicaSpecs"][role]["template"]["spec"]["containers"]
+        container["command"] = ["python", "-c", code]
+
+    done = trainmaster("run", "-", given=yaml.safe_dump(job))
+
+    assert done.returncode == 0, done.stderr
+    assert "[worker-0] the last word" in done.stdout.splitlines()
+    assert re.search(r"worker-0 +Succeeded +0 ", done.stdout)
 
 
 def test_run_ends_with_1_when_the_job_failed():

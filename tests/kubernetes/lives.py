@@ -153,7 +153,7 @@ class Life:
         uid = job["metadata"]["uid"]
         await insist(lambda: self._client.delete(self._resource, self.name, "default", uid=uid))
         await self._until(lambda: self._mirror.get(self._resource, self.name) is None, "being gone")
-        await self._until(lambda: not any(self._mirror.named(own, self.name) for own in OWN), "its objects to be gone")
+        await self._until(lambda: not any(self._named(own) for own in OWN), "its objects to be gone")
 
     def picture(self) -> Picture:
         """Without names of its own, uids and times."""
@@ -162,11 +162,14 @@ class Life:
             "conditions": [[c["type"], c["status"], c.get("reason")] for c in status.get("conditions", ())],
             **{key: status[key] for key in ("phase", "replicaStatuses", "attempts", "completed") if key in status},
         }
-        objects = {own.plural: sorted(self._mirror.named(own, self.name)) for own in OWN if own not in (PODS, SECRETS)}
-        objects["secrets"] = [name for name in self._mirror.named(SECRETS, self.name) if "-token-" not in name]
+        objects = {own.plural: self._named(own) for own in OWN if own != PODS}
         pods = {GENERATED.sub(r"\1", name): _of_pod(pod) for name, pod in self._mirror.named(PODS, self.name).items()}
         picture: Picture = json.loads(json.dumps({**told, **objects, "pods": pods}).replace(self.name, "job"))
         return picture
+
+    def _named(self, own: Resource) -> list[str]:
+        """Without the tokens of accounts: another controller removes them, and takes its time after an outage."""
+        return [name for name in self._mirror.named(own, self.name) if own != SECRETS or "-token-" not in name]
 
     async def _lose_a_replica(self) -> None:
         name = f"{self.name}-{self.breed.victim}"

@@ -24,8 +24,9 @@ PATIENCE = 60.0
 FLAGS = ("--metrics-bind-address=0", "--health-probe-bind-address=0", "--log-format=json")
 ELECTING = ("--leader-elect", f"--leader-election-namespace={NAMESPACE}")
 PROGRAM = ("-m", "trainmaster", "operator")
-CONTROLLERS = ("garbagecollector", "job", "serviceaccount", "serviceaccount-token")
-"""What jobs need from others. Endpoints, say, nobody asks for, and they cost more than all the rest."""
+CONTROLLERS = ("garbagecollector", "job", "podgc", "serviceaccount", "serviceaccount-token")
+"""What jobs need from others. Endpoints, say, nobody asks for, and they cost more than all the rest. A server that dies
+between the two steps of a pod's deletion leaves it to kubelets; of pods without a node, podgc takes care."""
 
 ALTERED = Path(__file__).with_name("alteredoperator.py")
 

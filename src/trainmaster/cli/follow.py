@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from trainmaster.api.status import Condition, JobStatus, status_of
+from trainmaster.engine.cleanup import LEISURE
 from trainmaster.engine.labels import JOB_UID
 from trainmaster.kube.client import Client
 from trainmaster.kube.errors import ApiError, Gone, KubeError, NotFound
@@ -24,6 +25,8 @@ from trainmaster.objects.resource import EVENTS, PODS, Resource
 WATCH_SECONDS = 300
 PATIENCE = 0.5
 """Seconds before a watch that failed is begun again."""
+
+_CLEANING = (("runPolicy", "cleanPodPolicy"), ("cleanPodPolicy",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,7 @@ class Follower:
         self._by_uid = {job.uid: job for job in self.progress.jobs}
         self._streams: set[tuple[str, str, int]] = set()
         self._reading: set[asyncio.Task[None]] = set()
+        self._at_leisure: set[JobRef] = set()
         self._over = asyncio.Event()
 
     async def follow(self) -> Progress:
@@ -123,11 +127,18 @@ class Follower:
                 self._see_pod(namespace, pod, group)
 
     async def _drain(self, seconds: float = 2.0) -> None:
-        """Logs of containers that have ended are read to their end; those of survivors are not waited for long."""
+        """Logs of containers that have ended are read to their end. Ranks that may end by themselves are waited for as
+        long as the operator does, other survivors not for long."""
+        clock = asyncio.get_running_loop().time
+        latest = clock() + LEISURE
         while self._reading:
             done, _ = await asyncio.wait(self._reading, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            if not done:
+            if not done and (clock() >= latest or not any(map(self._is_ending, self.progress.ranks.values()))):
                 return
+
+    def _is_ending(self, rank: Rank) -> bool:
+        is_at_work = rank.pod.status.phase == "Running" and not rank.pod.metadata.is_terminating
+        return is_at_work and rank.job in self._at_leisure and self.progress.jobs[rank.job].is_true("Succeeded")
 
     async def _watch_job(self, job: JobRef) -> None:
         async for kind, stored in self._watched(job.resource, job.namespace, Object, f"metadata.name={job.name}"):
@@ -148,6 +159,8 @@ class Follower:
             if condition not in known and condition.status == "True":
                 self._screen.condition(job, condition)
         self.progress.jobs[job] = status
+        if all(stored.at("spec", *place) is None for place in _CLEANING):
+            self._at_leisure.add(job)
 
     async def _watch_pods(self, namespace: str, group: asyncio.TaskGroup) -> None:
         async for kind, pod in self._watched(PODS, namespace, Pod):
