@@ -22,6 +22,7 @@ from trainmaster.testing.operation import (
 )
 
 FAULTS = {
+    "not served yet": Fault(404),
     "conflict": Fault(409),
     "too many requests": Fault(429, retry_after=1),
     "server error": Fault(500),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -99,6 +99,7 @@ class Follower:
         self._reading: set[asyncio.Task[None]] = set()
         self._at_leisure: set[JobRef] = set()
         self._over = asyncio.Event()
+        self._moved = asyncio.Event()
 
     async def follow(self) -> Progress:
         """Returns when every job has ended and everything they printed has been shown."""
@@ -133,8 +134,16 @@ class Follower:
         latest = clock() + LEISURE
         while self._reading:
             done, _ = await asyncio.wait(self._reading, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            if not done and (clock() >= latest or not any(map(self._is_ending, self.progress.ranks.values()))):
+            if not done and (clock() >= latest or not self._are_ending()):
                 return
+        with suppress(TimeoutError):  # what has said its last word has yet to be seen to have ended
+            async with asyncio.timeout(seconds):
+                while self._are_ending():
+                    self._moved.clear()
+                    await self._moved.wait()
+
+    def _are_ending(self) -> bool:
+        return any(map(self._is_ending, self.progress.ranks.values()))
 
     def _is_ending(self, rank: Rank) -> bool:
         is_at_work = rank.pod.status.phase == "Running" and not rank.pod.metadata.is_terminating
@@ -175,6 +184,7 @@ class Follower:
             return
         self.progress.ranks[f"{namespace}/{pod.name}"] = Rank(job, pod)
         self._screen.changed(self.progress)
+        self._moved.set()
         for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
             self._read_log(Rank(job, pod), status, group)
 

@@ -6,6 +6,7 @@
     │   ├── Unauthorized      401
     │   ├── Forbidden         403
     │   ├── NotFound          404
+    │   │   └── NotServed     404 that names no object: the server does not know the kind, or not yet
     │   ├── Conflict          409: someone else wrote first
     │   │   └── AlreadyExists 409 with that reason: the name is taken
     │   ├── Gone              410: the resourceVersion or the continue token is too old
@@ -69,6 +70,10 @@ class Forbidden(ApiError): ...
 class NotFound(ApiError): ...
 
 
+class NotServed(NotFound):
+    """Says nothing about the object. Before 1.22, a server that has just started answers so for every custom kind."""
+
+
 class Conflict(ApiError): ...
 
 
@@ -125,7 +130,7 @@ def of(
     """The error an answer stands for; `request` is its method and path, for the message."""
     said = _status_of(body)
     details = said.details or {}
-    return _class_of(status, said.reason or "")(
+    return _class_of(status, said.reason or "", details)(
         status,
         said.reason or "",
         said.message or "",
@@ -135,7 +140,9 @@ def of(
     )
 
 
-def _class_of(status: int, reason: str) -> type[ApiError]:
+def _class_of(status: int, reason: str, details: Mapping[str, Any]) -> type[ApiError]:
+    if status == 404 and not details.get("name"):
+        return NotServed
     if status == 409 and reason == "AlreadyExists":
         return AlreadyExists
     if status >= 500:

@@ -4,7 +4,8 @@ Status first, if it changed: its resourceVersion makes the server refuse a plan 
 anything was done. Then deletes, then patches and creates stage by stage, each stage at once; events last, so that
 they never tell of what did not happen. Every answer goes into the caches before the next reconcile reads them.
 A failed action does not stop its neighbours, but the stages after it: pods must not meet a stranger's files under
-the names of the job's own. The reconcile as a whole is then tried again.
+the names of the job's own. The reconcile as a whole is then tried again. That something is gone is believed only of an
+answer that names it: a server that has just started does not know our kinds yet.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from trainmaster.engine import labels
 from trainmaster.engine.actions import Action, Claim, Create, Delete, Patch
 from trainmaster.engine.plan import Plan
 from trainmaster.kube.client import Client
-from trainmaster.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
+from trainmaster.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, NotServed
 from trainmaster.kube.recorder import EventType, Reference
 from trainmaster.objects.meta import Object, Stored
 from trainmaster.objects.resource import PODS, Resource
@@ -92,6 +93,8 @@ class Applier:
         kind = self._world.type(claim.resource)
         try:
             held: Stored = await self._client.get(claim.resource, claim.name, job.namespace, type=kind)
+        except NotServed:
+            raise
         except NotFound:
             return None
         if held.metadata.is_controlled_by(job.meta.uid):
@@ -118,6 +121,8 @@ class Applier:
         }
         try:
             written = await self._client.update(job.resource, body, job.namespace, "status", type=Object)
+        except NotServed:
+            raise
         except NotFound:
             return False
         self._world.cache(job.resource).wrote(written)
@@ -192,6 +197,8 @@ class Applier:
             left = await self._client.delete(
                 resource, target.name, target.namespace, uid=target.uid, type=self._world.type(resource)
             )
+        except NotServed:
+            raise
         except NotFound:
             left = None
         if left is None:
