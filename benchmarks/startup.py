@@ -16,11 +16,13 @@ from typing import Any
 
 import yaml
 
-from benchmarks.measure import ROOT, ROUNDS, Result, median
+from benchmarks.measure import ROOT, Result, median
 
 STARTED = re.compile(r"TRAINING-STARTED (\d+\.\d+)")
 _FIRST_LINE = 'import time; print(f"TRAINING-STARTED {time.time()}", flush=True)\n'
 _LIMIT = 300
+PAIRS = 5
+"""A run and the same by hand, one after the other: what else the machine does changes from minute to minute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +35,10 @@ class Case:
 
 
 def run() -> Result:
-    cases = {"01-ring": Case("01-ring", 60, sys.executable), "01-ring, longer": Case("01-ring", 30_000, sys.executable)}
+    cases = {"01-ring": Case("01-ring", 60, sys.executable), "01-ring, longer": Case("01-ring", 15_000, sys.executable)}
     if torch := os.environ.get("TORCH_PYTHON"):
         cases["02-pytorch-ddp"] = Case("02-pytorch-ddp", 150, torch)
-        cases["02-pytorch-ddp, longer"] = Case("02-pytorch-ddp", 3000, torch)
+        cases["02-pytorch-ddp, longer"] = Case("02-pytorch-ddp", 1500, torch)
     return {name: _compared(case) for name, case in cases.items()}
 
 
@@ -44,15 +46,14 @@ def _compared(case: Case) -> Result:
     with tempfile.TemporaryDirectory(prefix="trainmaster-bench-") as directory:
         place = Path(directory) / case.example
         ranks = _prepare(case, place)
-        rounds = [(_run(case, place), _by_hand(case, place, ranks)) for _ in range(ROUNDS)]
+        rounds = [(_run(case, place), _by_hand(case, place, ranks)) for _ in range(PAIRS)]
     first, whole = (median([one[0][index] for one in rounds]) for index in (0, 1))
     hand = median([one[1] for one in rounds])
     return {
         "to the first process, s": first,
         "whole run, s": whole,
         "by hand, s": hand,
-        "whole / by hand": whole / hand,
-        "fastest whole / fastest by hand": min(one[0][1] for one in rounds) / min(one[1] for one in rounds),
+        "whole / by hand": median([one[0][1] / one[1] for one in rounds]),
         "whole - by hand, s": whole - hand,
     }
 
