@@ -155,6 +155,8 @@ def test_a_mistake_is_told_in_the_words_of_the_page(title, newcomer, monkeypatch
 
 def interrupted(command: list[str], until: str) -> tuple[int, str]:
     """What it ends with when Ctrl-C is pressed after it has printed that."""
+    # What a shell runs in the background ignores Ctrl-C, and so would all that is started from there.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     pipe = subprocess.PIPE
     with subprocess.Popen(command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True, start_new_session=True) as process:
         assert process.stdout is not None
