@@ -44,6 +44,13 @@ class Gate:
         (self.directory / "open").touch()
 
 
+def opened(directory: Path) -> Gate:
+    """Open from the start: ranks meet once, and end."""
+    gate = Gate(directory)
+    gate.open()
+    return gate
+
+
 @contextlib.contextmanager
 def mpi_bed(
     directory: Path,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.e2e.mpibed import MPIS, Gate, mpi_bed, mpi_job
+from tests.e2e.mpibed import MPIS, Gate, mpi_bed, mpi_job, opened
 from tests.integration.bed import Bed, Json, holding, processes
 
 DOMAIN = "cluster.local"
@@ -22,10 +22,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
 
 @pytest.fixture
 def gate(tmp_path) -> Gate:
-    """Open from the start: ranks meet once, and end."""
-    gate = Gate(tmp_path)
-    gate.open()
-    return gate
+    return opened(tmp_path)
 
 
 def specs_of(job: Json) -> list[Json]:

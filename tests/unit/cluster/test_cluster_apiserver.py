@@ -13,14 +13,13 @@ from typing import Any
 import aiohttp
 import msgspec
 import pytest
+from tests.unit.cluster.serving import api_server
 
 from trainmaster.cluster.registry.registry import Registry
 from trainmaster.cluster.registry.watching import WatchStream
 from trainmaster.cluster.server import auth, negotiation, routes
-from trainmaster.cluster.server.apiserver import ApiServer
 from trainmaster.cluster.server.negotiation import Form
 from trainmaster.cluster.server.routes import Target
-from trainmaster.cluster.storage.store import Store
 from trainmaster.testing import clock
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
@@ -71,20 +70,9 @@ class Client:
 
 @asynccontextmanager
 async def serving(token: str = "secret") -> AsyncIterator[Client]:
-    store = await Store.open(None)
-    registry = Registry(store, now=clock.Clock().now)
-    await registry.start()
-    server = ApiServer(registry, runtime=None, tokens={"secret": auth.ADMIN}, tls=None)
-    try:
-        async with asyncio.TaskGroup() as group:
-            running = group.create_task(server.run())
-            await server.ready.wait()
-            headers = {"Authorization": f"Bearer {token}"} if token else {}
-            async with aiohttp.ClientSession(server.url, headers=headers) as session:
-                yield Client(session, registry)
-            running.cancel()
-    finally:
-        await store.close()
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    async with api_server() as (server, registry), aiohttp.ClientSession(server.url, headers=headers) as session:
+        yield Client(session, registry)
 
 
 def with_client(use: Callable[[Client], Coroutine[Any, Any, None]], token: str = "secret") -> None:

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from tests.unit.cluster.serving import TOKEN, api_server
 
 from trainmaster.cluster.registry.registry import Registry
-from trainmaster.cluster.server import auth
 from trainmaster.cluster.server.apiserver import ApiServer
 from trainmaster.cluster.storage.store import Store
 from trainmaster.kube.client import Client
@@ -25,23 +25,7 @@ NOWHERE = "https://127.0.0.1:1"
 
 
 @asynccontextmanager
-async def serving() -> AsyncIterator[ApiServer]:
-    store = await Store.open(None)
-    registry = Registry(store, now=clock.Clock().now)
-    await registry.start()
-    server = ApiServer(registry, runtime=None, tokens={"secret": auth.ADMIN}, tls=None)
-    try:
-        async with asyncio.TaskGroup() as group:
-            running = group.create_task(server.run())
-            await server.ready.wait()
-            yield server
-            running.cancel()
-    finally:
-        await store.close()
-
-
-@asynccontextmanager
-async def client_of(server: ApiServer, token: str = "secret") -> AsyncIterator[Client]:
+async def client_of(server: ApiServer, token: str = TOKEN) -> AsyncIterator[Client]:
     client = Client(HttpTransport(Config(NOWHERE, credentials=Fixed.bearer(token)), dial=server.connect))
     try:
         yield client
@@ -51,7 +35,7 @@ async def client_of(server: ApiServer, token: str = "secret") -> AsyncIterator[C
 
 def test_nothing_of_the_address_is_needed():
     async def main() -> None:
-        async with serving() as server, client_of(server) as client:
+        async with api_server() as (server, _), client_of(server) as client:
             page = await client.list(PODS, "default")
 
         assert not page.items
@@ -61,7 +45,7 @@ def test_nothing_of_the_address_is_needed():
 
 def test_a_wrong_token_is_refused():
     async def main() -> None:
-        async with serving() as server, client_of(server, "guessed") as client:
+        async with api_server() as (server, _), client_of(server, "guessed") as client:
             with pytest.raises(Unauthorized):
                 await client.list(PODS, "default")
 
@@ -89,7 +73,7 @@ def test_whoever_gives_up_while_being_connected_leaves_no_socket_behind(steps: i
         return [number for number in os.listdir("/proc/self/fd") if os.path.lexists(f"/proc/self/fd/{number}")]
 
     async def main() -> None:
-        async with serving() as server:
+        async with api_server() as (server, _):
             before = sockets()
             connecting = asyncio.create_task(server.connect(asyncio.Protocol()))
             for _ in range(steps):
