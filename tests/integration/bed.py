@@ -139,6 +139,12 @@ class Bed:
     def log(self, pod: str) -> str:
         return self.do(self.client.request("GET", PODS.path("default", pod, "log"))).decode()
 
+    def whole_log(self, pod: str) -> str:
+        """Up to the container's end. A job may be decided while ranks of it still have something to say."""
+        self.pod(pod, has_started)
+        path, follow = PODS.path("default", pod, "log"), (("follow", "true"),)
+        return self.do(self.client.request("GET", path, params=follow)).decode()
+
     def says(self, pod: str, text: str) -> Json:
         """The pod, once it runs and its log holds a line with that text."""
         found = self.pod(pod, has_started)

@@ -279,7 +279,7 @@ def test_a_killed_cluster_comes_up_again_with_everything_and_goes_on(tmp_path):
             assert cluster.finished("JAXJob", "survivor") == "Succeeded"
             assert cluster.finished("JAXJob", "replaced") == "Succeeded"
             assert cluster.until(cluster.resource("v1", "ConfigMap"), "kept", bool) is not None
-            after = {name: cluster.pod(name) for name in names}
+            after = {name: cluster.pod(name, lambda pod: pod["status"]["phase"] == "Succeeded") for name in names}
         assert [container_of(after[name])["restartCount"] for name in names] == [1, 1, 0]
         assert [after[n]["metadata"]["uid"] == before[n]["metadata"]["uid"] for n in names] == [True, True, False]
     finally:
