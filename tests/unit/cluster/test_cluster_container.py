@@ -306,7 +306,7 @@ def test_a_startup_probe_holds_the_others_back(tmp_path: Path) -> None:
 
 
 def test_hooks_run_after_the_start_and_before_the_stop(tmp_path: Path) -> None:
-    to_log = "> /proc/2/fd/1"  # the output of the container's command
+    to_log = "> /proc/1/fd/1"
     hooks = {
         "postStart": {"exec": {"command": ["sh", "-c", f"echo post {to_log}"]}},
         "preStop": {"exec": {"command": ["sh", "-c", f"echo pre {to_log}"]}},

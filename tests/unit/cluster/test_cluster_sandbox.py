@@ -208,6 +208,18 @@ def test_what_a_command_leaves_behind_ends_with_it(tmp_path: Path) -> None:
     assert after == before
 
 
+@pytest.mark.parametrize("user_namespace", [pytest.param(True, id="rootless"), pytest.param(None, id="as-we-are")])
+def test_the_same_command_has_another_process_number_each_time(tmp_path: Path, user_namespace: bool | None) -> None:
+    async def main() -> list[str]:
+        async with a_sandbox(tmp_path, user_namespace=user_namespace) as sandbox:
+            return [await output_of(sandbox, tmp_path, "echo $$") for _ in range(3)]
+
+    said = asyncio.run(main())[-1].split()
+
+    assert len(said) == 3
+    assert len(set(said)) > 1
+
+
 def test_sigterm_reaches_a_command_without_a_handler(tmp_path: Path) -> None:
     async def main() -> int:
         async with a_sandbox(tmp_path) as sandbox:
@@ -271,7 +283,8 @@ def test_a_command_joins_a_running_container(tmp_path: Path) -> None:
     async def main() -> tuple[int, bytes]:
         async with a_sandbox(tmp_path) as sandbox:
             process = await start(sandbox, await a_pod(sandbox, tmp_path), tmp_path, "sleep", "1000")
-            command = ExecConfig(name="exec", argv=["sh", "-c", "hostname; kill -0 2 && exit 5"], env=PATH)
+            script = "hostname; [ $(grep -lx sleep /proc/[0-9]*/comm | wc -l) = 1 ] && exit 5"
+            command = ExecConfig(name="exec", argv=["sh", "-c", script], env=PATH)
             joined = await sandbox.exec(process, command)
             code = await joined.wait()
             told = os.read(joined.streams.stdout, 100)

@@ -33,6 +33,8 @@ _ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 _PARTIAL_AFTER_MS = 100
 _DRAIN_SECONDS = 1.0
 _SETUP_FAILED = 128
+_NUMBERS = range(300, 30_000)
+"""Of processes: above those the kernel passes over when it starts again from below, and within any limit."""
 
 Request = dict[str, Any]
 
@@ -69,6 +71,14 @@ def _mount(request: Request) -> None:
     spawn_mounts.mount_volumes(request["mounts"], directories)
     if request["pid_namespace"]:
         linux.mount("proc", "/proc", "proc", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC)
+        _start_numbers_anywhere()
+
+
+def _start_numbers_anywhere() -> None:
+    """Open MPI names a run, and its files on all workers, after mpirun's host and process number. Were that number the
+    same in every attempt, the daemons of a run that was killed would take away the files of the one after it."""
+    with contextlib.suppress(OSError), open("/proc/sys/kernel/ns_last_pid", "w") as last:
+        last.write(str(_NUMBERS.start + int.from_bytes(os.urandom(4)) % len(_NUMBERS)))
 
 
 class _Init:
@@ -91,6 +101,7 @@ class _Init:
         self._command = os.fork()
         if self._command == 0:
             become(request, streams, report, cgroups)
+        _set_streams(streams[1:], first=1)  # on a cluster process 1 is the command, and hooks write to its /proc/1/fd/1
         for fd in {*streams, *cgroups}:
             os.close(fd)
         self._watch(reads)
@@ -105,6 +116,7 @@ class _Init:
             self._pump(_PARTIAL_AFTER_MS if self._log.has_open_line else None)
             self._reap()
         self._end_all()
+        _leave_streams()
         self._drain()
         self._log.close()
         return self._code if self._code is not None else 128 + signal.SIGKILL
@@ -242,7 +254,9 @@ def become(request: Request, streams: Iterable[int], report: int, cgroups: list[
         os.setsid()
         for group in cgroups:
             os.write(group, b"0")
-        _set_streams(tuple(streams), request["tty"])
+        _set_streams(streams)
+        if request["tty"]:
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         _set_identity(request)
         _reset_signals()
         os.chdir(request["cwd"] or "/")
@@ -264,12 +278,18 @@ def _execute(request: Request, report: int) -> None:
         tell(report, "exec", OSError(error.errno, f'exec: "{argv[0]}": {why}'))
 
 
-def _set_streams(streams: tuple[int, ...], is_terminal: bool) -> None:
+def _set_streams(streams: Iterable[int], first: int = 0) -> None:
     copies = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 3) for fd in streams]
-    for number, fd in enumerate(copies):
+    for number, fd in enumerate(copies, first):
         os.dup2(fd, number)
-    if is_terminal:
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        os.close(fd)
+
+
+def _leave_streams() -> None:
+    """Whoever reads them sees their end."""
+    nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    _set_streams((nowhere, nowhere), first=1)
+    os.close(nowhere)
 
 
 def _set_identity(request: Request) -> None:
