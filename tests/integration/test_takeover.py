@@ -16,8 +16,10 @@ from trainmaster.objects.resource import (
     SERVICE_ACCOUNTS,
     SERVICES,
 )
+from trainmaster.testing import clock
+from trainmaster.testing.fakeapi import Fault
 from trainmaster.testing.hands import finish
-from trainmaster.testing.operation import job_of, passing, quiet
+from trainmaster.testing.operation import an_api, job_of, operating, passing, quiet
 
 KINDS = (PODS, SERVICES, CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS, JOBS)
 
@@ -134,3 +136,24 @@ def test_the_finalizer_of_paddle_operator_holds_no_job_that_is_deleted():
 
     with pytest.raises(KeyError):
         job_of(api, past.job)
+
+
+@pytest.mark.parametrize("make", PASTS.values(), ids=PASTS)
+def test_of_a_job_whose_status_is_refused_its_user_hears_once_and_its_objects_stay(make):
+    past, api = make(), an_api()
+    del past.job["status"]
+    refusal = Fault(422, "Invalid", "spec.runPolicy.ttlSecondsAfterFinished: Invalid value: -1")
+    api.on_request(lambda method, path, body: refusal if path.endswith("/status") else None)
+
+    async def main():
+        past.put(api)
+        async with operating(api):
+            await passing(A_WHILE)
+
+    clock.run(main())
+
+    told = [event for event in api.objects(EVENTS) if event["reason"] == "FailedUpdateStatus"]
+    assert [event["type"] for event in told] == ["Warning"]
+    assert "ttlSecondsAfterFinished: Invalid value: -1" in told[0]["message"]
+    held = identities((kind, item) for kind in KINDS for item in api.objects(kind))
+    assert held == identities(past.objects)

@@ -2,7 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
+import sys
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import pytest
@@ -70,6 +73,10 @@ WRITTEN = {
 """Statuses of finished jobs, as operators have left them whose definitions say nothing of a status."""
 
 
+FORBIDDEN = {**TOLD.job("forbidden"), "spec": {**TOLD.spec, "runPolicy": {"ttlSecondsAfterFinished": -1}}}
+"""By our definition, not by the one it was accepted under."""
+
+
 def named(said):
     return said.replace(" ", "-")
 
@@ -101,7 +108,8 @@ def definition(old):
 
 class Kubectl:
     def __init__(self, plane):
-        self._command = [os.environ.get("KUBECTL", "kubectl"), "--kubeconfig", str(plane.kubeconfig)]
+        self.kubeconfig = str(plane.kubeconfig)
+        self._command = [os.environ.get("KUBECTL", "kubectl"), "--kubeconfig", self.kubeconfig]
 
     def __call__(self, *arguments, send=None):
         text = json.dumps(send) if send is not None else None
@@ -111,6 +119,17 @@ class Kubectl:
 
     def get(self, *arguments):
         return json.loads(self("get", *arguments, "-o", "json"))
+
+    def first_event(self, **fields):
+        """Once there is one of which these fields are true."""
+        selector = ",".join(f"{name}={value}" for name, value in fields.items())
+        shown = ["--field-selector", selector, "-o", "jsonpath={.message}{'\\n'}"]
+        command = [*self._command, "get", "events", "--watch", *shown]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watch:
+            assert watch.stdout is not None
+            said = watch.stdout.readline()
+            watch.kill()
+        return said
 
     def write_status(self, old, job):
         place = f"/apis/{old.group}/{old.versions[-1]}/namespaces/default/{old.plural}/{job['metadata']['name']}/status"
@@ -131,6 +150,7 @@ def taken_over():
         kubectl("wait", "--for=condition=Established", "--timeout=60s", *names)
         kubectl("create", "-f", "-", send=listed(old.job("old") for old in OLD.values()))
         kubectl("create", "-f", "-", send=listed(TOLD.job(named(said)) for said in WRITTEN))
+        kubectl("create", "-f", "-", send=FORBIDDEN)
         for said, status in WRITTEN.items():
             kubectl.write_status(TOLD, {**kubectl.get(TOLD.name, named(said)), "status": status})
         ours = listed(crds(frameworks.BUILT_IN))
@@ -182,6 +202,28 @@ def test_a_status_that_another_operator_left_can_be_read_and_written_on(taken_ov
 
     assert held.is_true("Succeeded")
     assert [condition["type"] for condition in written["conditions"]] == ["Succeeded", "Failed"]
+
+
+@contextmanager
+def operating(kubectl):
+    flags = ("--metrics-bind-address=0", "--health-probe-bind-address=0")
+    command = [sys.executable, "-m", "trainmaster", "operator", "--kubeconfig", kubectl.kubeconfig, *flags]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as operator:
+        try:
+            yield
+        finally:
+            operator.send_signal(signal.SIGTERM)
+
+
+def test_of_a_job_that_our_definition_forbids_its_user_is_told_and_once_corrected_it_goes_on(taken_over):
+    with operating(taken_over):
+        told = taken_over.first_event(reason="FailedUpdateStatus", **{"involvedObject.name": "forbidden"})
+        correction = json.dumps({"spec": {"runPolicy": {"ttlSecondsAfterFinished": 60}}})
+        taken_over("patch", TOLD.name, "forbidden", "--type=merge", "-p", correction)
+        taken_over("wait", "--for=condition=Created", "--timeout=60s", TOLD.name, "forbidden")
+
+    assert "spec.runPolicy.ttlSecondsAfterFinished" in told
+    assert "until that field is corrected" in told
 
 
 def test_the_installation_is_accepted_as_it_is_and_applying_it_again_changes_nothing(taken_over):

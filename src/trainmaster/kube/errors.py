@@ -5,8 +5,8 @@
     │   ├── BadRequest        400
     │   ├── Unauthorized      401
     │   ├── Forbidden         403
-    │   ├── NotFound          404
-    │   │   └── NotServed     404 that names no object: the server does not know the kind, or not yet
+    │   ├── NotFound          404: the kind is not served, or not yet, or
+    │   │   └── NoSuchObject  the answer names the object that is not there
     │   ├── Conflict          409: someone else wrote first
     │   │   └── AlreadyExists 409 with that reason: the name is taken
     │   ├── Gone              410: the resourceVersion or the continue token is too old
@@ -70,8 +70,9 @@ class Forbidden(ApiError): ...
 class NotFound(ApiError): ...
 
 
-class NotServed(NotFound):
-    """Says nothing about the object. Before 1.22, a server that has just started answers so for every custom kind."""
+class NoSuchObject(NotFound):
+    """Any other 404 says nothing about an object: before 1.22, a server that has just started answers so for every
+    custom kind."""
 
 
 class Conflict(ApiError): ...
@@ -141,8 +142,8 @@ def of(
 
 
 def _class_of(status: int, reason: str, details: Mapping[str, Any]) -> type[ApiError]:
-    if status == 404 and not details.get("name"):
-        return NotServed
+    if status == 404 and details.get("name"):
+        return NoSuchObject
     if status == 409 and reason == "AlreadyExists":
         return AlreadyExists
     if status >= 500:

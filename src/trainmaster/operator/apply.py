@@ -23,7 +23,7 @@ from trainmaster.engine import labels
 from trainmaster.engine.actions import Action, Claim, Create, Delete, Patch
 from trainmaster.engine.plan import Plan
 from trainmaster.kube.client import Client
-from trainmaster.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, NotServed
+from trainmaster.kube.errors import AlreadyExists, Conflict, Invalid, KubeError, NoSuchObject
 from trainmaster.kube.recorder import EventType, Reference
 from trainmaster.objects.meta import Object, Stored
 from trainmaster.objects.resource import PODS, Resource
@@ -35,6 +35,9 @@ IN_FLIGHT = 24
 
 IN_FLIGHT_OF_ONE = 16
 """The same of one job, so that a job of a thousand replicas does not keep the others waiting."""
+
+STANDS_STILL = "Error updating status: {}. Nothing more is done for this job until that field is corrected"
+"""A server checks the whole object when its status is written. A job that an older operator accepted may not pass."""
 
 
 class NotLeading(KubeError):
@@ -93,9 +96,7 @@ class Applier:
         kind = self._world.type(claim.resource)
         try:
             held: Stored = await self._client.get(claim.resource, claim.name, job.namespace, type=kind)
-        except NotServed:
-            raise
-        except NotFound:
+        except NoSuchObject:
             return None
         if held.metadata.is_controlled_by(job.meta.uid):
             return None
@@ -121,10 +122,11 @@ class Applier:
         }
         try:
             written = await self._client.update(job.resource, body, job.namespace, "status", type=Object)
-        except NotServed:
-            raise
-        except NotFound:
+        except NoSuchObject:
             return False
+        except Invalid as error:
+            self._tell(job, "Warning", "FailedUpdateStatus", STANDS_STILL.format(error.message), repeat=False)
+            raise
         self._world.cache(job.resource).wrote(written)
         return True
 
@@ -197,9 +199,7 @@ class Applier:
             left = await self._client.delete(
                 resource, target.name, target.namespace, uid=target.uid, type=self._world.type(resource)
             )
-        except NotServed:
-            raise
-        except NotFound:
+        except NoSuchObject:
             left = None
         if left is None:
             cache.removed(target.key, target.uid)

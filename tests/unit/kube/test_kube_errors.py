@@ -13,7 +13,7 @@ from trainmaster.kube import errors
         pytest.param(400, errors.BadRequest, id="bad-request"),
         pytest.param(401, errors.Unauthorized, id="unauthorized"),
         pytest.param(403, errors.Forbidden, id="forbidden"),
-        pytest.param(404, errors.NotServed, id="not-served"),
+        pytest.param(404, errors.NotFound, id="not-found"),
         pytest.param(409, errors.Conflict, id="conflict"),
         pytest.param(410, errors.Gone, id="gone"),
         pytest.param(422, errors.Invalid, id="invalid"),
@@ -35,8 +35,8 @@ def test_an_object_that_is_not_there_is_told_from_a_kind_that_is_not_served() ->
     absent = errors.of(404, b'{"reason": "NotFound", "details": {"name": "x", "kind": "pods"}}')
     unknown = errors.of(404, b"404 page not found")
 
-    assert type(absent) is errors.NotFound
-    assert type(unknown) is errors.NotServed
+    assert type(absent) is errors.NoSuchObject
+    assert type(unknown) is errors.NotFound
 
 
 def test_taken_name_is_told_from_a_lost_race() -> None:
