@@ -149,9 +149,19 @@ def _port(framework: Framework, replica: Replica) -> int:
     return template.port_named(container, framework.port_name) or framework.port
 
 
-def _policy(framework: Framework, spec: Json, settings: Settings) -> RunPolicy:
+def is_cleaning_told(spec: object) -> bool:
+    """Whether the user chose which pods go when the job has ended."""
+    return _policy_fields(_mapping(spec))["cleanPodPolicy"] is not None
+
+
+def _policy_fields(spec: Json) -> Json:
+    """Of all the places where they may stand."""
     nested = {**_mapping(spec.get(schema.INLINED_POLICY)), **_mapping(spec.get("runPolicy"))}
-    fields = {name: nested.get(name, spec.get(name)) for name in schema.RUN_POLICY_FIELDS}
+    return {name: nested.get(name, spec.get(name)) for name in schema.RUN_POLICY_FIELDS}
+
+
+def _policy(framework: Framework, spec: Json, settings: Settings) -> RunPolicy:
+    fields = _policy_fields(spec)
     default = framework.clean_pod_policy_2021 if settings.compat_2021 else framework.clean_pod_policy
     clean = fields["cleanPodPolicy"]
     if clean is not None and framework.clean_pod_policies:

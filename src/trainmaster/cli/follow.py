@@ -13,6 +13,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from trainmaster.api import reading
 from trainmaster.api.status import Condition, JobStatus, status_of
 from trainmaster.engine.cleanup import LEISURE
 from trainmaster.engine.labels import JOB_UID
@@ -25,8 +26,6 @@ from trainmaster.objects.resource import EVENTS, PODS, Resource
 WATCH_SECONDS = 300
 PATIENCE = 0.5
 """Seconds before a watch that failed is begun again."""
-
-_CLEANING = (("runPolicy", "cleanPodPolicy"), ("cleanPodPolicy",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +112,8 @@ class Follower:
             await self._drain()
             for watch in watches:
                 watch.cancel()
-            for reading in self._reading:
-                reading.cancel()
+            for log in self._reading:
+                log.cancel()
         return self.progress
 
     async def _catch_up(self, group: asyncio.TaskGroup) -> None:
@@ -168,7 +167,7 @@ class Follower:
             if condition not in known and condition.status == "True":
                 self._screen.condition(job, condition)
         self.progress.jobs[job] = status
-        if all(stored.at("spec", *place) is None for place in _CLEANING):
+        if not reading.is_cleaning_told(stored.at("spec")):
             self._at_leisure.add(job)
 
     async def _watch_pods(self, namespace: str, group: asyncio.TaskGroup) -> None:
