@@ -185,3 +185,29 @@ def test_an_attached_client_knows_the_streams_apart(tmp_path: Path) -> None:
             watch.close()
 
     assert asyncio.run(main()) == [(2, b"oops\n"), (1, b"fine\n")]
+
+
+def test_a_line_is_seen_also_when_more_has_happened_than_the_kernel_notes(tmp_path: Path) -> None:
+    noisy, quiet = tmp_path / "noisy" / "0.log", tmp_path / "quiet" / "0.log"
+    noted = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+
+    async def main() -> bytes:
+        watch, writer = LogWatch(), LogWriter(str(quiet))
+        noisy.parent.mkdir()
+        watch.add(noisy)
+        try:
+            async with aclosing(logfiles.follow(quiet, Selection(), watch, lambda: False)) as following:
+                async with asyncio.TaskGroup() as group:
+                    first = group.create_task(anext(following))
+                    await asyncio.sleep(0)
+                    with noisy.open("wb", 0) as one, noisy.with_name("1.log").open("wb", 0) as other:
+                        for _ in range(noted):
+                            one.write(b"x")
+                            other.write(b"x")
+                    writer.write(b"stdout", b"hello\n")
+                writer.close()
+                return first.result()
+        finally:
+            watch.close()
+
+    assert asyncio.run(main()) == b"hello\n"

@@ -15,11 +15,15 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import BinaryIO
 
 from trainmaster.cluster.kubelet.spawn_log import MAX_FILES
 
 _TIME, _TAG, _TEXT = 30, 38, 40
 _BLOCK = 1 << 16
+_PAUSE = 0.05
+_OVERFLOW = -1
+"""In the place of a watch's number: more has happened than the kernel could note."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,12 +138,15 @@ class LogWatch:
         if self._fd < 0:
             raise OSError(ctypes.get_errno(), f"inotify: {os.strerror(ctypes.get_errno())}")
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._fd, self._on_ready)
+        self._rest: asyncio.TimerHandle | None = None
+        self._listen()
         self._watches: dict[Path, int] = {}
         self._directories: dict[int, Path] = {}
         self._waiting: dict[Path, set[asyncio.Event]] = {}
 
     def close(self) -> None:
+        if self._rest is not None:
+            self._rest.cancel()
         self._loop.remove_reader(self._fd)
         os.close(self._fd)
 
@@ -171,21 +178,30 @@ class LogWatch:
 
     def wake(self, path: Path) -> None:
         """For what inotify does not see: the container has ended."""
-        for event in self._waiting.get(path.parent, ()):
-            event.set()
+        self._wake(path.parent)
+
+    def _listen(self) -> None:
+        self._loop.add_reader(self._fd, self._on_ready)
 
     def _on_ready(self) -> None:
-        try:
-            data = os.read(self._fd, _BLOCK)
-        except BlockingIOError:
-            return
+        """Who prints a lot is not to be slowed down by those who read it: they look twenty times a second."""
+        self._loop.remove_reader(self._fd)
+        self._rest = self._loop.call_later(_PAUSE, self._listen)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self._tell(os.read(self._fd, _BLOCK))
+
+    def _tell(self, data: bytes) -> None:
         at = 0
         while at < len(data):
             watch, _, _, length = struct.unpack_from("iIII", data, at)
             at += 16 + length
-            if directory := self._directories.get(watch):
-                for event in self._waiting.get(directory, ()):
-                    event.set()
+            for directory in self._waiting if watch == _OVERFLOW else [self._directories.get(watch, Path())]:
+                self._wake(directory)
+
+    def _wake(self, directory: Path) -> None:
+        for event in self._waiting.get(directory, ()):
+            event.set()
 
 
 async def stream(path: Path, selection: Selection) -> AsyncIterator[bytes]:
@@ -247,7 +263,7 @@ class _Reader:
         parts, start = files_of(path), 0
         if selection.tail is not None:
             parts, start = _tail_of(parts, selection.tail)
-        self._files = [part.open("rb") for part in parts]
+        self._files: list[BinaryIO] = [part.open("rb") for part in parts]
         self._rest = b""
         self._is_last_look = False
         if self._files:
@@ -272,9 +288,28 @@ class _Reader:
         if self._files and not self._is_last_look:
             self._is_last_look = True  # something may have been written between our last read and the rotation
             return True
-        self.close()
-        self._files, self._is_last_look = [self._path.open("rb")], False
-        return True
+        later = self._later()
+        if later:
+            self.close()
+            self._files, self._is_last_look = later, False
+        return bool(later)
+
+    def _later(self) -> list[BinaryIO]:
+        """The files after ours, of which there may be several by now. Opened from the newest on: a rotation in the
+        meantime shows one of them twice that way, and hides one the other way."""
+        own = os.fstat(self._files[0].fileno()).st_ino if self._files else None
+        later: dict[int, BinaryIO] = {}
+        for part in reversed(files_of(self._path)):
+            with contextlib.suppress(FileNotFoundError):
+                file = part.open("rb")
+                number = os.fstat(file.fileno()).st_ino
+                if number != own and number not in later:
+                    later[number] = file
+                    continue
+                file.close()
+                if number == own:
+                    break
+        return list(reversed(later.values()))
 
     def _is_replaced(self) -> bool:
         if not self._path.exists():
