@@ -75,6 +75,7 @@ def test_a_server_that_accepts_connections_and_says_nothing_is_lived_through(sta
             used, took = operator.cpu_seconds() - used, time.monotonic() - began
             bed.proxy.drop_watches()
             bed.proxy.speak()
+            await bed.proxy.until(lambda: made(bed, before, lost) > 0, "a new pod")
             await fleet.running("job", "other")
 
             assert used <= took / 2
