@@ -126,8 +126,9 @@ def test_a_port_where_nobody_listens_is_told_to_the_user(tmp_path, protocol):
                 pass
             process = await kubectl.start("port-forward", "pod/trainer", f":{port}", "--address=127.0.0.1")
             line = (await process.stdout.readline()).decode()
-            await exchange(int(line.split("127.0.0.1:")[1].split(" ")[0]), b"hello")
+            _, caller = await asyncio.open_connection("127.0.0.1", int(line.split("127.0.0.1:")[1].split(" ")[0]))
             told = await process.stderr.readline()
+            caller.close()
             process.kill()
             await process.communicate()
             return told.decode(), port
