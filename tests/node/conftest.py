@@ -11,7 +11,7 @@ import yaml
 from tests.node.kubectl import Kubectl
 from tools import image
 from tools.kubernetes import node_images
-from tools.kubernetes.controlplane import control_plane
+from tools.kubernetes.controlplane import EVERY, control_plane
 from tools.kubernetes.node import node
 from tools.kubernetes.node_images import DELIVERY, RANKS
 from tools.kubernetes.node_room import ADDRESS
@@ -41,7 +41,7 @@ def kubectl(report, tmp_path_factory):
         image.build(place / "operator.tar")
     with ExitStack() as stack:
         with timed(report, "the control plane answered"):
-            plane = stack.enter_context(control_plane(ADDRESS))
+            plane = stack.enter_context(control_plane(ADDRESS, controllers=EVERY))
         with timed(report, "the node was ready: containerd, images, kubelet, kube-proxy, names"):
             running = stack.enter_context(node(plane, (ranks, place / "operator.tar")))
         yield Kubectl(running.kubectl)

@@ -44,6 +44,12 @@ USERS = {
 }
 """Who each token speaks for, and the group; a real node, where there is one, is called node."""
 
+EVERY = ("*",)
+NODELESS = ("*", "-podgc")
+"""The controllers of a plane whose pods run nowhere and whose kubelet a test plays. The pod collector deletes what is
+terminating and on no node, by its name alone: it may hit the pod that was made in place of the one it meant. Pods that
+ran on a node are none of its business, so it meets no job of a real cluster there."""
+
 
 class ControlPlane:
     """etcd, kube-apiserver, kube-controller-manager and kube-scheduler as children of this process."""
@@ -53,7 +59,7 @@ class ControlPlane:
         directory: Path,
         address: str = "127.0.0.1",
         flags: Sequence[str] = (),
-        controllers: Sequence[str] = ("*",),
+        controllers: Sequence[str] = NODELESS,
     ) -> None:
         self._home = directory
         self._address = address
@@ -265,10 +271,10 @@ class ControlPlane:
 
 @contextlib.contextmanager
 def control_plane(
-    address: str = "127.0.0.1", flags: Sequence[str] = (), controllers: Sequence[str] = ("*",)
+    address: str = "127.0.0.1", flags: Sequence[str] = (), controllers: Sequence[str] = NODELESS
 ) -> Iterator[ControlPlane]:
     """A running one that listens there, in memory where the machine has room for that: etcd syncs after every write.
-    The flags are for its API server, the controllers those that its manager runs: all, where nothing is said."""
+    The flags are for its API server, the controllers those that its manager runs."""
     memory = Path("/dev/shm")
     parent = memory if memory.is_dir() and os.access(memory, os.W_OK) else None
     home = Path(tempfile.mkdtemp(prefix="trainmaster-kubernetes-", dir=parent))

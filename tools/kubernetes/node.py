@@ -1,6 +1,6 @@
 """A real node for the control plane: containerd, runc, kubelet, kube-proxy and name service, inside a room of its own.
 
-    with control_plane(ADDRESS) as plane, node(plane, archives) as running:
+    with control_plane(ADDRESS, controllers=EVERY) as plane, node(plane, archives) as running:
         ...
 
 Its images come from archives, for there is no registry and no network to reach one.
