@@ -16,7 +16,8 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from trainmaster.kube import logs
 from trainmaster.kube.errors import KubeError
 from trainmaster.kube.health import Address, HealthServer, parse_address
-from trainmaster.kube.https import Answer, Handler, HttpsServer
+from trainmaster.kube.http1_server import Answer
+from trainmaster.kube.https import Handler, HttpsServer
 from trainmaster.kube.metrics import SECONDS
 from trainmaster.operator import webhook_protocol
 from trainmaster.operator.options import Options

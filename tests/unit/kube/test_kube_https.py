@@ -13,7 +13,8 @@ import trustme
 
 from trainmaster.kube import https
 from trainmaster.kube.health import Address, BindError
-from trainmaster.kube.https import Answer, BadCertificate, HttpsServer
+from trainmaster.kube.http1_server import Answer
+from trainmaster.kube.https import BadCertificate, HttpsServer
 from trainmaster.testing import clock
 
 HOST = "127.0.0.1"
