@@ -51,7 +51,7 @@ def read(framework: Framework, raw: Json, settings: Settings = DEFAULT, resource
 def _read(framework: Framework, raw: Json, settings: Settings, resource: Resource) -> Reading:
     meta = meta_of(normalised(raw.get("metadata")))
     spec = normalised(raw.get("spec"))
-    if not isinstance(spec, Mapping):
+    if not isinstance(spec, dict):
         return Reading(framework, None, (invalid("spec", spec, "must be an object"),))
     roles = _canonical_roles(framework, framework.declared(spec))
     problems = [*validation.type_problems(framework, spec)]
@@ -94,14 +94,22 @@ def is_managed_elsewhere(framework: Framework, raw: Json) -> bool:
 
 
 def normalised(value: Any) -> Any:
-    """Null means unset, in every field of every object; and 2.0 is the integer 2, as it is to the API server."""
-    if isinstance(value, str):  # most values are, and asking for an abstract Mapping is slow
-        return value
-    if isinstance(value, dict | Mapping):
-        return {key: normalised(inner) for key, inner in value.items() if inner is not None}
+    """Null means unset, in every field of every object; and 2.0 is the integer 2, as it is to the API server.
+
+    Objects come out as dicts, whatever they were: further on only those are asked for, as an abstract Mapping costs ten
+    times as much to ask for."""
+    if isinstance(value, dict):
+        # Most values are text.
+        return {
+            key: inner if isinstance(inner, str) else normalised(inner)
+            for key, inner in value.items()
+            if inner is not None
+        }
     if isinstance(value, list):
         return [normalised(inner) for inner in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return normalised(dict(value)) if isinstance(value, Mapping) else value
 
 
 def _distinct(problems: list[Problem]) -> tuple[Problem, ...]:
@@ -115,7 +123,7 @@ def _distinct(problems: list[Problem]) -> tuple[Problem, ...]:
 def _canonical_roles(framework: Framework, replicas: object) -> dict[str, str]:
     """`Ps` and `ps` mean `PS`. Keys that mean no role are left out."""
     known = {role.name.lower(): role.name for role in framework.roles}
-    keys = [key for key in replicas if isinstance(key, str)] if isinstance(replicas, Mapping) else []
+    keys = [key for key in replicas if isinstance(key, str)] if isinstance(replicas, dict) else []
     return {key: known[key.lower()] for key in keys if key.lower() in known}
 
 
@@ -191,7 +199,7 @@ def _scheduling(fields: Json) -> SchedulingPolicy:
 
 
 def _mapping(value: object) -> Json:
-    return value if isinstance(value, Mapping) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def _unknown_fields(framework: Framework, spec: Json) -> Iterator[Advice]:

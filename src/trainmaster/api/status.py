@@ -66,7 +66,7 @@ _COMMON = frozenset(field.encode_name for field in msgspec.structs.fields(JobSta
 
 def status_of(raw: object) -> JobStatus:
     """A stored status; what cannot be read of it counts as unset, and is written anew."""
-    if not isinstance(raw, Mapping):
+    if not isinstance(raw, dict):
         return JobStatus()
     held = {key: value for key, value in raw.items() if value is not None}
     own = {key: held.pop(key) for key in [*held] if key not in _COMMON}
@@ -87,7 +87,7 @@ def _readable(held: Mapping[str, Any]) -> dict[str, Any]:
 
 def _words(condition: object) -> dict[str, str]:
     """All that a condition says is text; what is not (null, mostly) is as good as not said."""
-    said = condition.items() if isinstance(condition, Mapping) else ()
+    said = condition.items() if isinstance(condition, dict) else ()
     return {field: value for field, value in said if isinstance(value, str)}
 
 

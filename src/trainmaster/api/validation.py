@@ -43,7 +43,7 @@ def type_problems(framework: Framework, spec: object) -> Iterator[Problem]:
 
 def _spellings(framework: Framework, spec: object) -> dict[str, str]:
     """Of roles that stand in the spec itself: the names that the schema has for them, and those the user wrote."""
-    if framework.replicas_field or not isinstance(spec, Mapping):
+    if framework.replicas_field or not isinstance(spec, dict):
         return {}
     known = {role.name.lower() for role in framework.roles}
     return {key.lower(): key for key in spec if isinstance(key, str) and key.lower() in known}
@@ -51,7 +51,7 @@ def _spellings(framework: Framework, spec: object) -> dict[str, str]:
 
 def _spelt(spec: object, written: Mapping[str, str]) -> object:
     """The spec with the schema's names for its roles, in which alone it knows their types."""
-    if not written or not isinstance(spec, Mapping):
+    if not written or not isinstance(spec, dict):
         return spec
     renamed = {key: name for name, key in written.items()}
     return {renamed.get(key, key): value for key, value in spec.items()}
@@ -64,7 +64,7 @@ def _validator(framework: Framework) -> jsonschema_rs.Validator:
 
 def _json_schema(node: Any) -> Any:
     """The OpenAPI subset of CRDs as JSON Schema: only int-or-string needs translating."""
-    if isinstance(node, Mapping):
+    if isinstance(node, dict):
         if node.get("x-kubernetes-int-or-string"):
             return {"type": ["integer", "number", "string"]}
         return {key: _json_schema(value) for key, value in node.items() if key not in ("format", "default")}
@@ -83,7 +83,7 @@ def path_of(framework: Framework, steps: Sequence[str | int]) -> str:
 def empty_replicas(framework: Framework, spec: Json) -> Iterator[Problem]:
     """A role without anything below it is a mistake, though null means unset elsewhere. Takes the spec as written."""
     replicas = framework.declared(spec)
-    for key, value in replicas.items() if isinstance(replicas, Mapping) else ():
+    for key, value in replicas.items() if isinstance(replicas, dict) else ():
         if value is None:
             yield required(framework.path(key), "must not be empty")
 
@@ -94,7 +94,7 @@ def rule_problems(framework: Framework, name: str, spec: Json, roles: Mapping[st
     field = framework.path()
     yield from _name_problems(name)
     yield from _policy_problems(framework, spec)
-    if not isinstance(replicas, Mapping):
+    if not isinstance(replicas, dict):
         if replicas is None:
             yield required(field, "is missing")
         return
@@ -118,14 +118,14 @@ def _name_problems(name: str) -> Iterator[Problem]:
 def _policy_problems(framework: Framework, spec: Json) -> Iterator[Problem]:
     nested = [(f"spec.{key}", spec.get(key)) for key in ("runPolicy", schema.INLINED_POLICY)]
     for path, policy in (*nested, ("spec", spec)):
-        if not isinstance(policy, Mapping):
+        if not isinstance(policy, dict):
             continue
         clean = policy.get("cleanPodPolicy")
         known = framework.clean_pod_policies
         if isinstance(clean, str) and clean and known and clean.capitalize() not in known:
             yield unsupported(f"{path}.cleanPodPolicy", clean, known)
         scheduling = policy.get("schedulingPolicy")
-        resources = scheduling.get("minResources") if isinstance(scheduling, Mapping) else None
+        resources = scheduling.get("minResources") if isinstance(scheduling, dict) else None
         yield from _quantity_problems(f"{path}.schedulingPolicy.minResources", resources)
 
 
@@ -134,20 +134,20 @@ def _replica_problems(
 ) -> Iterator[Problem]:
     if canonical is None:
         yield unsupported(path, key, (role.name for role in framework.roles))
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         return
     if canonical is not None:
         role = framework.role(canonical)
         yield from _size_problems(role, job, path, value.get("replicas", role.replicas))
     pod = value.get("template")
     yield from _restart_problems(framework, path, value, pod)
-    yield from _template_problems(framework, f"{path}.template.spec", pod if isinstance(pod, Mapping) else {})
+    yield from _template_problems(framework, f"{path}.template.spec", pod if isinstance(pod, dict) else {})
 
 
 def _restart_problems(framework: Framework, path: str, replica: Json, pod: object) -> Iterator[Problem]:
     places = [(f"{path}.restartPolicy", replica.get("restartPolicy"))]
-    spec = pod.get("spec") if isinstance(pod, Mapping) else None
-    if framework.restarts_by_template and isinstance(spec, Mapping):
+    spec = pod.get("spec") if isinstance(pod, dict) else None
+    if framework.restarts_by_template and isinstance(spec, dict):
         places.append((f"{path}.template.spec.restartPolicy", spec.get("restartPolicy")))
     for place, policy in places:
         if isinstance(policy, str) and policy not in framework.restart_policies:
@@ -173,7 +173,7 @@ def _size_problems(role: Role, job: str, path: str, replicas: object) -> Iterato
 
 def _template_problems(framework: Framework, path: str, pod: Json) -> Iterator[Problem]:
     spec = pod.get("spec")
-    declared = spec.get("containers") if isinstance(spec, Mapping) else None
+    declared = spec.get("containers") if isinstance(spec, dict) else None
     if declared is not None and not isinstance(declared, list):
         return
     if not declared:
@@ -182,7 +182,7 @@ def _template_problems(framework: Framework, path: str, pod: Json) -> Iterator[P
     if template.container_named(pod, framework.container_names) is None:
         yield required(f"{path}.containers", f"must have at least one container with name {framework.container}")
     for index, container in enumerate(declared):
-        if isinstance(container, Mapping):
+        if isinstance(container, dict):
             yield from _container_problems(f"{path}.containers[{index}]", container)
 
 
@@ -192,11 +192,11 @@ def _container_problems(path: str, container: Json) -> Iterator[Problem]:
             yield required(f"{path}.{field}", "is missing")
     resources = container.get("resources")
     for part in ("limits", "requests"):
-        amounts = resources.get(part) if isinstance(resources, Mapping) else None
+        amounts = resources.get(part) if isinstance(resources, dict) else None
         yield from _quantity_problems(f"{path}.resources.{part}", amounts)
 
 
 def _quantity_problems(path: str, amounts: object) -> Iterator[Problem]:
-    for name, amount in amounts.items() if isinstance(amounts, Mapping) else ():
+    for name, amount in amounts.items() if isinstance(amounts, dict) else ():
         if isinstance(amount, str | int | float) and not quantity.is_quantity(amount):
             yield invalid(f"{path}.{name}", amount, "must be a quantity such as 500m, 2 or 4Gi")

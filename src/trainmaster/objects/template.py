@@ -14,8 +14,8 @@ EnvValue = str | int | Json
 def containers_of(template: Json) -> list[Json]:
     """The regular containers of a pod or template, as far as they are mappings."""
     spec = template.get("spec")
-    containers = spec.get("containers") if isinstance(spec, Mapping) else None
-    return [c for c in containers if isinstance(c, Mapping)] if isinstance(containers, list) else []
+    containers = spec.get("containers") if isinstance(spec, dict) else None
+    return [c for c in containers if isinstance(c, dict)] if isinstance(containers, list) else []
 
 
 def container_named(template: Json, names: tuple[str, ...]) -> Json | None:
@@ -25,7 +25,7 @@ def container_named(template: Json, names: tuple[str, ...]) -> Json | None:
 
 def ports_of(container: Json) -> list[Json]:
     ports = container.get("ports")
-    return [p for p in ports if isinstance(p, Mapping)] if isinstance(ports, list) else []
+    return [p for p in ports if isinstance(p, dict)] if isinstance(ports, list) else []
 
 
 def port_named(container: Json | None, name: str) -> int | None:
