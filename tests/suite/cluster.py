@@ -153,7 +153,20 @@ class Cluster:
         )
 
     async def job(self, job: Json, is_so: Callable[[Json], Any] = bool) -> Json:
-        return await self.object(resource_of(job), named(job), is_so)
+        try:
+            return await self.object(resource_of(job), named(job), is_so)
+        except AssertionError as error:
+            error.add_note(await self._account(job))
+            raise
+
+    async def _account(self, job: Json) -> str:
+        """What became of a job that did not come to what was expected of it, for whoever reads the failed test."""
+        standing = (await self.standing(job)).values()
+        facts = [(pod["metadata"], pod.get("status", {}).get("phase")) for pod in standing]
+        pods = [f"{meta['name']} {meta['uid']} {meta['creationTimestamp']} {phase}" for meta, phase in facts]
+        page = await self.client.list(EVENTS, self.namespace, field_selector=f"involvedObject.name={named(job)}")
+        told = [f"{event['lastTimestamp']} {event['reason']}: {event['message']}" for event in page.items]
+        return "\n".join(["Its pods:", *pods, "Its events:", *told])
 
     async def status(self, job: Json, is_so: Callable[[Json], Any] = bool) -> Json:
         found = await self.job(job, lambda held: held.get("status") and is_so(held["status"]))
