@@ -83,6 +83,23 @@ def test_questions_are_answered_in_order_also_when_they_come_at_once_or_in_piece
     visiting(act)
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 64, 1000])
+def test_however_the_bytes_are_cut_the_questions_are_the_same(size: int) -> None:
+    said = (asking('{"a": 1}') + asking("") + asking("\r\n\r\n", "Expect: nothing")).encode()
+
+    async def act(caller: Caller) -> None:
+        for start in range(0, len(said), size):
+            caller.visit.data_received(said[start : start + size])
+
+        assert [await caller.hear() for _ in range(3)] == [
+            (200, 'POST /echo {"a": 1}'),
+            (200, "POST /echo "),
+            (200, "POST /echo \r\n\r\n"),
+        ]
+
+    visiting(act)
+
+
 @pytest.mark.parametrize("said", [asking("1", "Connection: close"), asking("1", version="HTTP/1.0")])
 def test_who_says_that_it_is_the_last_question_is_answered_and_hung_up_on(said: str) -> None:
     async def act(caller: Caller) -> None:
