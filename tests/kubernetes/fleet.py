@@ -32,9 +32,13 @@ class Fleet:
             await insist(partial(self._mirror.client.create, self.resource, body))
 
     async def running(self, *words: str) -> None:
-        """With both workers, as their status knows, and their Services."""
+        """With both workers, as their status knows too, and their Services."""
         for word in words:
             await self._mirror.until(self.name(word), partial(self._is_running, word), "running")
+
+    async def replaced(self, word: str, old: str) -> None:
+        """Its second worker is another than it was, and runs. Its status alone may still be of the time before."""
+        await self._mirror.until(self.name(word), partial(self._is_replaced, word, old), "another worker")
 
     async def lose_worker(self, word: str) -> None:
         """Of a signal: it is to be replaced."""
@@ -92,11 +96,15 @@ class Fleet:
         return not any(self._mirror.named(one, self.name(word)) for one in (self.resource, PODS, SERVICES))
 
     def _is_recovered(self, word: str) -> bool:
-        pod = self._mirror.get(PODS, f"{self.name(word)}-worker-1") or {"status": {}}
         is_counted = self.status(word).get("attempts") == {"worker-1": 1}
-        return is_counted and pod["status"].get("phase") == "Running" and self._is_running(word)
+        return is_counted and self._is_running(word)
+
+    def _is_replaced(self, word: str, old: str) -> bool:
+        return self.uids(word).get("-worker-1", old) != old and self._is_running(word)
 
     def _is_running(self, word: str) -> bool:
         active = self.status(word).get("replicaStatuses", {}).get("Worker", {}).get("active", 0)
-        services = self._mirror.named(SERVICES, self.name(word))
-        return self.last_condition(word) == "Running" and active == len(services) == WORKERS
+        pods, services = (self._mirror.named(resource, self.name(word)) for resource in (PODS, SERVICES))
+        phases = [pod["status"].get("phase") for pod in pods.values()]
+        is_whole = phases == ["Running"] * WORKERS and active == len(services) == WORKERS
+        return is_whole and self.last_condition(word) == "Running"

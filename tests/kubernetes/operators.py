@@ -24,9 +24,12 @@ PATIENCE = 60.0
 FLAGS = ("--metrics-bind-address=0", "--health-probe-bind-address=0", "--log-format=json")
 ELECTING = ("--leader-elect", f"--leader-election-namespace={NAMESPACE}")
 PROGRAM = ("-m", "trainmaster", "operator")
-CONTROLLERS = ("garbagecollector", "job", "podgc", "serviceaccount", "serviceaccount-token")
-"""What jobs need from others. Endpoints, say, nobody asks for, and they cost more than all the rest. A server that dies
-between the two steps of a pod's deletion leaves it to kubelets; of pods without a node, podgc takes care."""
+CONTROLLERS = ("garbagecollector", "job", "serviceaccount", "serviceaccount-token")
+"""What jobs need from others. Endpoints, say, nobody asks for, and they cost more than all the rest."""
+
+COLLECTING = (*CONTROLLERS, "podgc")
+"""A server that dies between the two steps of a pod's deletion leaves it to kubelets; of pods without a node, podgc
+takes care. Where no server dies it only does harm: see `NODELESS` of the control plane."""
 
 ALTERED = Path(__file__).with_name("alteredoperator.py")
 
@@ -41,13 +44,13 @@ class Stage:
 
 
 @contextlib.contextmanager
-def staged(home: Path, flags: Sequence[str] = ()) -> Iterator[Stage]:
+def staged(home: Path, flags: Sequence[str] = (), controllers: Sequence[str] = CONTROLLERS) -> Iterator[Stage]:
     async def prepared(plane: ControlPlane) -> str:
         async with connected(plane.kubeconfig) as admin:
             await install(admin)
             return str(await token_of_operator(admin))
 
-    with control_plane(flags=flags, controllers=CONTROLLERS) as plane:
+    with control_plane(flags=flags, controllers=controllers) as plane:
         yield Stage(plane, asyncio.run(prepared(plane)), home)
 
 

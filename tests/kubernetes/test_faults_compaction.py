@@ -48,7 +48,8 @@ def test_what_happened_in_a_forgotten_history_is_made_good(stage, flags):
             await lose_history(stage.plane, *flags)
             bed.proxy.drop_watches()
             bed.proxy.speak()
-            await jobs.running("still", "hurt", "new")
+            await jobs.replaced("hurt", hurt["-worker-1"])
+            await jobs.running("still", "new")
 
             after = [exchange for exchange in bed.proxy.record[before:] if exchange.is_write]
             made = sorted(exchange.name for exchange in after if exchange.method == "POST" and exchange.took_effect)

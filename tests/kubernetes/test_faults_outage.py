@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 from tests.kubernetes.lives import BREEDS, Life, effects_of, lead_undisturbed, together
-from tests.kubernetes.operators import bedded, staged
+from tests.kubernetes.operators import COLLECTING, bedded, staged
 
 SETS = 2
 """Lives of each breed that are led at once."""
@@ -24,7 +24,8 @@ OFTEN = 12.0
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory):
-    with staged(tmp_path_factory.mktemp("outage"), flags=[f"--request-timeout={GRACE}"]) as running:
+    flags = [f"--request-timeout={GRACE}"]
+    with staged(tmp_path_factory.mktemp("outage"), flags=flags, controllers=COLLECTING) as running:
         yield running
 
 
