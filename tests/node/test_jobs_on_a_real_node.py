@@ -70,16 +70,15 @@ def processes_of(pod):
             yield int(directory.name)
 
 
-def test_a_job_goes_on_and_ends_well_under_the_other_replica_when_the_leader_is_killed(kubectl, operator, report):
+def test_a_job_goes_on_and_ends_well_under_another_replica_when_the_leader_is_killed(kubectl, operator, report):
     job = jobs.pytorch("survivor", "/tmp/go")
     kubectl.apply([job])
     kubectl.until("condition=Running", named(job))
     before = {pod["metadata"]["uid"] for pod in pods_of(kubectl, job)}
     watched = leaders(kubectl, operator)
     first = next(watched)
-    replicas = {pod["metadata"]["name"] for pod in kubectl.get("pods", f"--namespace={operator}")["items"]}
 
-    with timed(report, "the other replica led after the leader had been killed"):
+    with timed(report, "another replica led after the leader had been killed"):
         for process in processes_of(kubectl.get("pod", first, f"--namespace={operator}")):
             os.kill(process, signal.SIGKILL)
         kubectl("delete", "pod", first, f"--namespace={operator}", "--grace-period=0", "--force")
@@ -88,8 +87,10 @@ def test_a_job_goes_on_and_ends_well_under_the_other_replica_when_the_leader_is_
     kubectl("exec", "survivor-master-0", "--", "touch", "/tmp/go")
     kubectl.until(SUCCEEDED, named(job))
 
+    # The one that stood by, or the one that the Deployment made meanwhile: whoever asks first when the lease is free.
+    replicas = {pod["metadata"]["name"] for pod in kubectl.get("pods", f"--namespace={operator}")["items"]}
     pods = pods_of(kubectl, job)
-    assert {first, second} == replicas
+    assert second in replicas
     assert {pod["metadata"]["uid"] for pod in pods} == before
     assert len(pods) == 3
     assert all(status["restartCount"] == 0 for pod in pods for status in pod["status"]["containerStatuses"])
