@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from trainmaster.objects import timestamp
+from trainmaster.objects.learning import learn
 
 ConditionType = Literal["Created", "Running", "Restarting", "Succeeded", "Suspended", "Failed"]
 
@@ -170,3 +171,6 @@ def _beside(other: Condition, added: ConditionType) -> Condition:
     if other.type == "Running" and added in ("Succeeded", "Failed"):
         return msgspec.structs.replace(other, status="False")
     return other
+
+
+learn(JobStatus)

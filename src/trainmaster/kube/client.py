@@ -27,6 +27,7 @@ import trainmaster
 from trainmaster.kube import errors
 from trainmaster.kube.codec import Head, Page, T, decode, decode_page, encode
 from trainmaster.kube.transport import Request, Response, Transport
+from trainmaster.objects.learning import learn
 from trainmaster.objects.resource import Resource
 
 Observer: TypeAlias = Callable[[str, str, int | str, float], None]
@@ -370,3 +371,6 @@ def _params(**values: str | int | None) -> tuple[tuple[str, str], ...]:
 def _error_in(status: Raw, request: Request) -> errors.ApiError:
     """An ERROR event carries the Status that an answer would have had."""
     return errors.of(decode(status, _Failure).code, bytes(status), request=str(request))
+
+
+learn(_Line, _Failure)

@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from trainmaster.kube import errors
+from trainmaster.objects.learning import learn
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -144,3 +145,6 @@ def _collector_paused() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+learn(Head, _List)

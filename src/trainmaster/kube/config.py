@@ -24,6 +24,7 @@ import yaml
 from trainmaster.kube import credentials as auth
 from trainmaster.kube import errors
 from trainmaster.kube.credentials import Credentials
+from trainmaster.objects.learning import learn
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -371,3 +372,6 @@ def _in_cluster(environ: Mapping[str, str]) -> Config:
         credentials=auth.TokenFile(SERVICE_ACCOUNT / "token"),
         namespace=namespace or "default",
     )
+
+
+learn(_File)

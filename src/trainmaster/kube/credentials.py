@@ -26,6 +26,7 @@ import msgspec
 
 from trainmaster.kube import errors
 from trainmaster.objects import timestamp
+from trainmaster.objects.learning import learn
 
 REREAD = 60.0
 """Seconds between looks at a token file; the kubelet rotates it at 80 % of an hour or more."""
@@ -242,3 +243,6 @@ class Exec:
     def _error(self, what: str) -> errors.ConfigError:
         hint = f"\n{self._plugin.install_hint.strip()}" if self._plugin.install_hint else ""
         return errors.ConfigError(f"{self._plugin.source}: credential plugin {self._plugin.command} {what}{hint}")
+
+
+learn(_ExecCredential)

@@ -29,6 +29,8 @@ from typing import Any
 
 import msgspec
 
+from trainmaster.objects.learning import learn
+
 _LONGEST_TEXT = 500  # of an answer that is not a Status: enough to recognise the proxy that wrote it
 
 
@@ -172,3 +174,6 @@ def _retry_after(headers: Mapping[str, str], details: Mapping[str, Any], now: Ca
             pass  # neither form: as good as absent
     seconds = details.get("retryAfterSeconds")
     return float(seconds) if isinstance(seconds, int) and seconds > 0 else None
+
+
+learn(_Status)

@@ -13,6 +13,8 @@ from typing import Any, Protocol, TypeAlias, cast
 import msgspec
 from msgspec import Raw, Struct
 
+from trainmaster.objects.learning import learn
+
 Json: TypeAlias = Mapping[str, Any]
 """A foreign object or a part of one: read-only, unknown fields kept."""
 
@@ -136,3 +138,6 @@ def encode(value: object) -> bytes:
 def mutable(value: Json) -> dict[str, Any]:
     """A deep copy one may change; twenty times cheaper than copy.deepcopy."""
     return cast(dict[str, Any], msgspec.json.decode(msgspec.json.encode(value)))
+
+
+learn(Meta, Object, JobObject, Service, PriorityClass)

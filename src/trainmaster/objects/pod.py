@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from trainmaster.objects import timestamp
+from trainmaster.objects.learning import learn
 from trainmaster.objects.meta import Meta
 
 
@@ -90,3 +91,6 @@ class Pod(Struct, frozen=True, gc=False):
             if status.name in containers and status.state.terminated is not None:
                 return status.state.terminated.exit_code
         return None
+
+
+learn(Pod)

@@ -16,6 +16,7 @@ import msgspec
 
 from trainmaster.cluster.registry.status_error import ApiError, bad_request
 from trainmaster.cluster.storage.store import Entry
+from trainmaster.objects.learning import learn
 
 _KEPT = 64
 
@@ -103,3 +104,6 @@ def _page(scope: tuple[str, str, str], entries: Sequence[Entry], revision: int, 
     has_selector = bool(scope[2])
     token = Token(items[-1].key, revision).encode()
     return Listing(items, revision, token, None if has_selector else remaining)
+
+
+learn(Token)
