@@ -96,8 +96,7 @@ def is_managed_elsewhere(framework: Framework, raw: Json) -> bool:
 def normalised(value: Any) -> Any:
     """Null means unset, in every field of every object; and 2.0 is the integer 2, as it is to the API server.
 
-    Objects come out as dicts, whatever they were: further on only those are asked for, as an abstract Mapping costs ten
-    times as much to ask for."""
+    Objects come out as dicts, whatever they were."""
     if isinstance(value, dict):
         # Most values are text.
         return {

@@ -106,16 +106,16 @@ async def _listen(stack: AsyncExitStack, address: Address | None, flag: str, sho
     try:
         port = await stack.enter_async_context(pages.serving(shown, address.host, address.port))
     except OSError as error:
-        raise BindError(_explain(error, address, flag)) from error
+        raise bind_error(error, address, flag) from error
     log.info("listening", host=address.host or "*", port=port, paths=list(shown))
     return port
 
 
-def _explain(error: OSError, address: Address, flag: str) -> str:
+def bind_error(error: OSError, address: Address, flag: str) -> BindError:
     place = f"{address.host or '*'}:{address.port}"
     if error.errno == errno.EADDRINUSE:
-        return f"cannot listen on {place}: another process does already; choose another address with {flag}"
-    return f"cannot listen on {place}, which {flag} asks for: {error.strerror or error}"
+        return BindError(f"cannot listen on {place}: another process does already; choose another address with {flag}")
+    return BindError(f"cannot listen on {place}, which {flag} asks for: {error.strerror or error}")
 
 
 def _ask(name: str, check: Check) -> str:

@@ -16,7 +16,7 @@ from weakref import WeakSet
 
 from trainmaster.kube import logs
 from trainmaster.kube.errors import KubeError
-from trainmaster.kube.health import Address, BindError
+from trainmaster.kube.health import Address, bind_error
 from trainmaster.kube.http1_server import Answer, Question, Refuse, Visit
 
 log = logs.get(__name__)
@@ -78,8 +78,7 @@ class HttpsServer:
                 visit, host, port, ssl=front, ssl_handshake_timeout=_HANDSHAKE_SECONDS
             )
         except OSError as error:
-            why = f"cannot listen on {host or '*'}:{port}, which {self._flag} asks for: {error.strerror or error}"
-            raise BindError(why) from error
+            raise bind_error(error, self._address, self._flag) from error
         self.port = server.sockets[0].getsockname()[1]
         self.listening.set()
         log.info("listening", host=host or "*", port=self.port, paths=list(self._routes))

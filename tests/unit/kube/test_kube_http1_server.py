@@ -130,7 +130,12 @@ def test_who_waits_for_leave_to_send_the_body_gets_it() -> None:
     [
         pytest.param("hello\r\n\r\n", 400, "the request begins with 'hello'", id="no HTTP"),
         pytest.param(asking(version="HTTP/2.0"), 400, "the request begins with 'POST /echo HTTP/2.0'", id="HTTP/2"),
-        pytest.param(asking("{}", "Content-Length: 3"), 400, "the header 'Content-Length: 3' is none, or one too many"),
+        pytest.param(
+            asking("{}", "Content-Length: 3"),
+            400,
+            "the header 'Content-Length: 3' is none, or one too many",
+            id="two lengths",
+        ),
         pytest.param(asking("", "Host : x"), 400, "the header 'Host : x' is none, or one too many", id="blank in name"),
         pytest.param(asking("", " folded"), 400, "the header ' folded' is none, or one too many", id="folded"),
         pytest.param(
