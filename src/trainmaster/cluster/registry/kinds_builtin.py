@@ -67,12 +67,7 @@ def _core() -> list[Kind]:
         _kind("/v1/secrets", "Secret"),
         _kind("/v1/serviceaccounts", "ServiceAccount", short_names=("sa",), returns_deleted=True),
         _kind(
-            "/v1/services",
-            "Service",
-            short_names=("svc",),
-            categories=("all",),
-            status=True,
-            subresources=("proxy",),
+            "/v1/services", "Service", short_names=("svc",), categories=("all",), status=True, subresources=("proxy",)
         ),
     ]
 
