@@ -1,7 +1,7 @@
 """Two small web servers: `/healthz`, `/livez` and `/readyz` for the kubelet, `/metrics` for Prometheus.
 
 A check is a name and a function that returns None, or the reason why not. Nothing here decides whether a process is
-well: its parts register what they know. The manager runs this first, so that a process that waits for its caches
+ready: its parts register what they know. The manager runs this first, so that a process that waits for its caches
 already answers why it is not ready.
 """
 
@@ -50,19 +50,14 @@ class HealthServer:
         self._health = (parse_address(health, health_flag), health_flag)
         self._metrics = (parse_address(metrics, metrics_flag) if render else None, metrics_flag)
         self._render = render
-        self._live_checks: dict[str, Check] = {}
-        self._ready_checks: dict[str, Check] = {}
+        self._checks: dict[str, Check] = {}
         self.ready = asyncio.Event()
         self.health_port = 0
         self.metrics_port = 0
 
-    def add_live_check(self, name: str, check: Check) -> None:
-        """For `/healthz` and `/livez`: when it fails, the kubelet restarts us."""
-        self._live_checks[name] = check
-
-    def add_ready_check(self, name: str, check: Check) -> None:
+    def add_check(self, name: str, check: Check) -> None:
         """For `/readyz`: while it fails, we get no traffic."""
-        self._ready_checks[name] = check
+        self._checks[name] = check
 
     async def run(self) -> None:
         """Serves until cancelled. `ready` and the ports are set when both servers listen."""
@@ -74,7 +69,7 @@ class HealthServer:
             await asyncio.Event().wait()  # until cancelled
 
     def _health_page(self, path: str, query: str) -> Page:
-        checks = self._ready_checks if path == "/readyz" else self._live_checks
+        checks = self._checks if path == "/readyz" else {}  # a process that answers is alive
         reasons = {name: _ask(name, check) for name, check in checks.items()}
         is_well = not any(reasons.values())
         if is_well and "verbose" not in query:

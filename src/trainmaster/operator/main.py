@@ -78,7 +78,7 @@ def _health(options: Options, manager: Manager, metrics: KubeMetrics) -> HealthS
     server = HealthServer(
         health=options.health_probe_bind_address, metrics=options.metrics_bind_address, render=metrics.render
     )
-    server.add_ready_check("caches", lambda: None if manager.is_ready else f"waiting for {', '.join(manager.unsynced)}")
+    server.add_check("caches", lambda: None if manager.is_ready else f"waiting for {', '.join(manager.unsynced)}")
     return server
 
 

@@ -58,7 +58,7 @@ def add(parts: Parts, health: HealthServer, home: str) -> None:
     keeper = Keeper(server, source, Injector(parts.client, name))
     parts.manager.add_server(server, name="webhook")
     parts.manager.add_server(keeper, name="webhook certificate")
-    health.add_ready_check("webhook", lambda: keeper.trouble or None)
+    health.add_check("webhook", lambda: keeper.trouble or None)
 
 
 def service_of(options: Options, home: str) -> tuple[str, str]:

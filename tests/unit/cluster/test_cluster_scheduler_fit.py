@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from trainmaster.cluster.scheduling.scheduler_fit import Room, why_not
+from trainmaster.cluster.scheduling.scheduler_fit import Room, refusal_of
 from trainmaster.cluster.scheduling.scheduler_pod import NANO, need_of, node_of, pod_of, show
 from trainmaster.testing.scheduling import HOSTNAME, Books, a_node, a_pod, tainted
 
@@ -14,7 +14,8 @@ GI = 1024**3 * NANO
 
 def answer(pod: dict[str, Any], node: dict[str, Any]) -> str | None:
     room = Room(node_of(node))
-    return why_not(pod_of(pod), room.node, room)
+    refusal = refusal_of(pod_of(pod), room, {room.node.name: room})
+    return None if refusal is None else refusal.told()
 
 
 def container(restart: str = "", **requests: str) -> dict[str, Any]:

@@ -48,8 +48,7 @@ def a_server(health: str = "127.0.0.1:0", metrics: str = "127.0.0.1:0") -> Healt
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])
 def test_all_is_well_when_no_check_objects(path: str) -> None:
     server = a_server()
-    server.add_live_check("ping", lambda: None)
-    server.add_ready_check("caches", lambda: None)
+    server.add_check("caches", lambda: None)
 
     status, _, body = serving(server, lambda: fetch(server.health_port, path))
 
@@ -58,8 +57,8 @@ def test_all_is_well_when_no_check_objects(path: str) -> None:
 
 def test_a_failing_check_is_named_with_its_reason() -> None:
     server = a_server()
-    server.add_ready_check("ping", lambda: None)
-    server.add_ready_check("caches", lambda: "pods not synced")
+    server.add_check("ping", lambda: None)
+    server.add_check("caches", lambda: "pods not synced")
 
     status, _, body = serving(server, lambda: fetch(server.health_port, "/readyz"))
 
@@ -67,9 +66,9 @@ def test_a_failing_check_is_named_with_its_reason() -> None:
     assert body == "[+]ping ok\n[-]caches failed: pods not synced\nreadyz check failed\n"
 
 
-def test_liveness_does_not_ask_readiness_checks() -> None:
+def test_a_process_that_is_not_ready_is_alive() -> None:
     server = a_server()
-    server.add_ready_check("caches", lambda: "pods not synced")
+    server.add_check("caches", lambda: "pods not synced")
 
     status, _, _ = serving(server, lambda: fetch(server.health_port, "/livez"))
 
@@ -78,11 +77,11 @@ def test_liveness_does_not_ask_readiness_checks() -> None:
 
 def test_verbose_lists_checks_that_pass() -> None:
     server = a_server()
-    server.add_live_check("ping", lambda: None)
+    server.add_check("ping", lambda: None)
 
-    status, _, body = serving(server, lambda: fetch(server.health_port, "/healthz?verbose"))
+    status, _, body = serving(server, lambda: fetch(server.health_port, "/readyz?verbose"))
 
-    assert (status, body) == (200, "[+]ping ok\nhealthz check passed\n")
+    assert (status, body) == (200, "[+]ping ok\nreadyz check passed\n")
 
 
 def test_a_check_that_raises_is_one_that_fails(caplog: pytest.LogCaptureFixture) -> None:
@@ -90,9 +89,9 @@ def test_a_check_that_raises_is_one_that_fails(caplog: pytest.LogCaptureFixture)
         raise LookupError("nowhere")
 
     server = a_server()
-    server.add_live_check("broken", check)
+    server.add_check("broken", check)
 
-    status, _, body = serving(server, lambda: fetch(server.health_port, "/healthz"))
+    status, _, body = serving(server, lambda: fetch(server.health_port, "/readyz"))
 
     assert status == 500
     assert "[-]broken failed: LookupError: nowhere" in body

@@ -57,10 +57,6 @@ class Zygote:
     def pid(self) -> int:
         return self._process.pid
 
-    @property
-    def is_lost(self) -> bool:
-        return self._is_lost
-
     @classmethod
     async def start(cls, settings: Mapping[str, Any], errors: Path) -> Zygote:
         """HelperError when this machine does not allow what the settings ask for; `errors` gets the helper's stderr."""

@@ -92,12 +92,6 @@ class Refusal:
         return self.text or ", ".join(short.told(best_of) for short in self.shorts)
 
 
-def why_not(pod: Pod, node: Node, room: Room) -> str | None:
-    """One pod, one node, as a sentence; None when it fits."""
-    refusal = refusal_of(pod, room, {node.name: room})
-    return None if refusal is None else refusal.told()
-
-
 def refusal_of(pod: Pod, room: Room, rooms: Rooms) -> Refusal | None:
     """What the node says to the pod as things are."""
     return standing_refusal(pod, room.node) or _shortage(pod, room) or clash_of(pod, room, rooms)
