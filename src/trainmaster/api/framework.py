@@ -44,6 +44,9 @@ class Role:
     serves: bool = False
     """Whether its replicas go on for ever: parameter servers and the like, which somebody has to end."""
 
+    served: bool = True
+    """Whether a Service may bear the name of a replica, for which the job's name must begin with a letter."""
+
     delegated: bool = False
     """Whether a Kubernetes Job makes its pod, and counts its retries."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from trainmaster.api.problem import Advice
 from trainmaster.api.settings import DEFAULT, Settings
@@ -16,6 +17,7 @@ QUEUE_NAME = "scheduling.volcano.sh/queue-name"
 """Annotation of a job: the queue, where its policy names none."""
 
 DEFAULT_QUEUE = "default"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,8 @@ class Job:
     kept_from: str = ""
     """The operator's gang scheduler, where the job names another and is left to that."""
 
+    _known: dict[Callable[[Job], Any], Any] = field(init=False, repr=False, compare=False, default_factory=dict)
+
     @property
     def api_version(self) -> str:
         return f"{self.resource.group}/{self.version}" if self.version else self.resource.api_version
@@ -142,6 +146,14 @@ class Job:
     def queue(self) -> str:
         """Where it waits for its gang to be admitted."""
         return self.policy.scheduling.queue or self.meta.annotations.get(QUEUE_NAME) or DEFAULT_QUEUE
+
+    def once(self, function: Callable[[Job], T]) -> T:
+        """What the function makes of this job, computed when first asked for. What is the same for all replicas is
+        asked for by each of them, and of ten thousand none can afford to look at all the others."""
+        if function not in self._known:
+            self._known[function] = function(self)
+        found: T = self._known[function]
+        return found
 
     def has(self, role: str) -> bool:
         return role in self.replicas

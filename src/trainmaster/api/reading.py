@@ -53,6 +53,7 @@ def _read(framework: Framework, raw: Json, settings: Settings, resource: Resourc
     spec = normalised(raw.get("spec"))
     if not isinstance(spec, dict):
         return Reading(framework, None, (invalid("spec", spec, "must be an object"),))
+    spec = _scaled(framework, spec)
     roles = _canonical_roles(framework, framework.declared(spec))
     problems = [*validation.type_problems(framework, spec)]
     typed = not problems
@@ -80,9 +81,12 @@ def _read(framework: Framework, raw: Json, settings: Settings, resource: Resourc
 
 
 def bare(framework: Framework, resource: Resource, raw: Json, settings: Settings = DEFAULT) -> Job:
-    """As much of a job as can be had from an object that did not pass: who it is, and its status."""
+    """As much of a job as can be had from an object that did not pass: who it is, its status, how long it is kept."""
     status = framework.inherited(status_of(normalised(raw.get("status"))))
-    return Job(resource, meta_of(normalised(raw.get("metadata"))), {}, {}, {}, status=status, settings=settings)
+    kept = _policy_fields(_mapping(normalised(raw.get("spec"))))["ttlSecondsAfterFinished"]
+    policy = RunPolicy(ttl_seconds_after_finished=kept if isinstance(kept, int) and kept >= 0 else None)
+    meta = meta_of(normalised(raw.get("metadata")))
+    return Job(resource, meta, {}, {}, {}, policy=policy, status=status, settings=settings)
 
 
 def is_managed_elsewhere(framework: Framework, raw: Json) -> bool:
@@ -124,6 +128,20 @@ def _canonical_roles(framework: Framework, replicas: object) -> dict[str, str]:
     known = {role.name.lower(): role.name for role in framework.roles}
     keys = [key for key in replicas if isinstance(key, str)] if isinstance(replicas, dict) else []
     return {key: known[key.lower()] for key in keys if key.lower() in known}
+
+
+def _scaled(framework: Framework, spec: dict[str, Any]) -> dict[str, Any]:
+    """`kubectl scale` writes below the name that the CRD has for the role, whatever key the author chose: a number that
+    stands there alone is the count of the role as it is written."""
+    declared, role = spec.get(framework.replicas_field), framework.scalable_role
+    count = declared.get(role) if isinstance(declared, dict) else None
+    if not isinstance(declared, dict) or not isinstance(count, dict) or count.keys() != {"replicas"}:
+        return spec
+    keys = [key for key in declared if key != role and isinstance(key, str) and key.lower() == role.lower()]
+    if len(keys) != 1 or not isinstance(declared[keys[0]], dict):
+        return spec
+    others = {key: value for key, value in declared.items() if key != role}
+    return {**spec, framework.replicas_field: {**others, keys[0]: {**declared[keys[0]], **count}}}
 
 
 def _replicas(framework: Framework, spec: Json, roles: Mapping[str, str]) -> dict[str, Replica]:

@@ -1,9 +1,9 @@
 """The structural schema of every kind, derived from its framework, and the CRD around it.
 
-Two principles. What we read is typed, so that the API server refuses a wrong type before we see it. What we do
-not read is kept (`x-kubernetes-preserve-unknown-fields`), so that fields of newer Kubernetes versions reach the
-pods, flat policy fields of old manifests survive, and a misspelt field can be named in an event instead of
-vanishing. No CEL by default: Kubernetes 1.20 has none, and every rule is also checked on reading.
+Two principles. What we read is typed, and of pod templates also what people write by hand, so that the API server refuses
+a wrong type in a job before there are pods to refuse. What we do not know is kept
+(`x-kubernetes-preserve-unknown-fields`), so that fields of newer Kubernetes versions reach the pods, flat policy
+fields of old manifests survive, and a misspelt field can be named in an event instead of vanishing. No CEL by default: Kubernetes 1.20 has none, and every rule is also checked on reading.
 """
 
 from __future__ import annotations
@@ -45,16 +45,25 @@ def told(schema: Json, description: str) -> Json:
 
 
 ANYTHING = record({})
+LONG = integer(maximum=2**63 - 1, bits=64)
+SECURITY = record(
+    {"runAsUser": LONG, "runAsGroup": LONG, "fsGroup": LONG, "runAsNonRoot": BOOLEAN, "privileged": BOOLEAN}
+)
 CONTAINER = record(
     {
         "name": STRING,
         "image": STRING,
         "command": array(STRING),
         "args": array(STRING),
-        "env": array(record({"name": STRING})),
+        "env": array(record({"name": STRING, "value": STRING})),
         "ports": array(record({"name": STRING, "containerPort": integer(1, 65535)})),
         "resources": record({"limits": mapping(INT_OR_STRING), "requests": mapping(INT_OR_STRING)}),
-        "volumeMounts": array(ANYTHING),
+        "volumeMounts": array(record({"name": STRING, "mountPath": STRING, "subPath": STRING, "readOnly": BOOLEAN})),
+        "imagePullPolicy": STRING,
+        "securityContext": SECURITY,
+        "stdin": BOOLEAN,
+        "tty": BOOLEAN,
+        "workingDir": STRING,
     }
 )
 POD_TEMPLATE = record(
@@ -69,7 +78,17 @@ POD_TEMPLATE = record(
                 "restartPolicy": STRING,
                 "schedulerName": STRING,
                 "serviceAccountName": STRING,
-                "volumes": array(ANYTHING),
+                "volumes": array(record({"name": STRING})),
+                "activeDeadlineSeconds": LONG,
+                "hostIPC": BOOLEAN,
+                "hostNetwork": BOOLEAN,
+                "hostPID": BOOLEAN,
+                "imagePullSecrets": array(ANYTHING),
+                "nodeName": STRING,
+                "nodeSelector": mapping(STRING),
+                "securityContext": SECURITY,
+                "terminationGracePeriodSeconds": LONG,
+                "tolerations": array(record({"key": STRING, "operator": STRING, "value": STRING, "effect": STRING})),
             }
         ),
     }
@@ -202,6 +221,8 @@ def crd(framework: Framework, resource: Resource, *, cel: bool = False) -> Json:
         "spec": {
             "group": resource.group,
             "scope": "Namespaced",
+            # The default, said aloud: a CRD that was created as v1beta1 has true, under which no default is allowed.
+            "preserveUnknownFields": False,
             "names": {
                 "kind": resource.kind,
                 "listKind": f"{resource.kind}List",

@@ -32,6 +32,10 @@ class ReplicaStatus(Struct, frozen=True, omit_defaults=True):
     failed: int = 0
     selector: str = ""
 
+    @property
+    def has_any(self) -> bool:
+        return bool(self.active or self.succeeded or self.failed)
+
 
 class JobStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
     conditions: tuple[Condition, ...] = ()

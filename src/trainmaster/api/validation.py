@@ -32,13 +32,18 @@ def type_problems(framework: Framework, spec: object) -> Iterator[Problem]:
             case "enum":
                 yield unsupported(path, error.instance, facts["options"])
             case "type":
-                yield invalid(path, error.instance, "must be of type " + " or ".join(facts["types"]))
+                yield invalid(path, error.instance, _expected(facts["types"], error.instance))
             case "minimum":
                 yield invalid(path, error.instance, f"must be at least {facts['limit']}")
             case "maximum":
                 yield invalid(path, error.instance, f"must be at most {facts['limit']}")
             case _:
                 yield invalid(path, error.instance, error.message)
+
+
+def _expected(types: Sequence[str], given: object) -> str:
+    quotes = "; put it in quotes" if types == ["string"] and isinstance(given, bool | int | float) else ""
+    return f"must be of type {' or '.join(types)}{quotes}"
 
 
 def _spellings(framework: Framework, spec: object) -> dict[str, str]:
@@ -81,8 +86,9 @@ def path_of(framework: Framework, steps: Sequence[str | int]) -> str:
 
 
 def empty_replicas(framework: Framework, spec: Json) -> Iterator[Problem]:
-    """A role without anything below it is a mistake, though null means unset elsewhere. Takes the spec as written."""
-    replicas = framework.declared(spec)
+    """A role without anything below it is a mistake, though null means unset elsewhere; also of roles that stand in
+    the spec itself, beside its other fields. Takes the spec as written."""
+    replicas = framework.declared(spec) if framework.replicas_field else {}
     for key, value in replicas.items() if isinstance(replicas, dict) else ():
         if value is None:
             yield required(framework.path(key), "must not be empty")
@@ -92,7 +98,7 @@ def rule_problems(framework: Framework, name: str, spec: Json, roles: Mapping[st
     """Everything else. `roles` maps the keys the user wrote to canonical role names."""
     replicas = framework.declared(spec)
     field = framework.path()
-    yield from _name_problems(name)
+    yield from _name_problems(framework, name, replicas, roles)
     yield from _policy_problems(framework, spec)
     if not isinstance(replicas, dict):
         if replicas is None:
@@ -110,9 +116,16 @@ def rule_problems(framework: Framework, name: str, spec: Json, roles: Mapping[st
         yield from _replica_problems(framework, name, framework.path(key), key, roles.get(key), value)
 
 
-def _name_problems(name: str) -> Iterator[Problem]:
-    if not names.is_dns_1035(name):
-        yield invalid("metadata.name", name, f"should match: {names.DNS_1035}, at most {names.MAX_LABEL} characters")
+def _name_problems(framework: Framework, name: str, replicas: object, roles: Mapping[str, str]) -> Iterator[Problem]:
+    declared = replicas if isinstance(replicas, dict) else {}
+    served = [key for key, role in roles.items() if framework.role(role).served and _size(declared[key]) != 0]
+    is_right, pattern = (names.is_dns_1035, names.DNS_1035) if served or not roles else (names.is_label, names.LABEL)
+    if not is_right(name):
+        yield invalid("metadata.name", name, f"should match: {pattern}, at most {names.MAX_LABEL} characters")
+
+
+def _size(replica: object) -> object:
+    return replica.get("replicas") if isinstance(replica, dict) else None
 
 
 def _policy_problems(framework: Framework, spec: Json) -> Iterator[Problem]:
@@ -161,14 +174,21 @@ def _size_problems(role: Role, job: str, path: str, replicas: object) -> Iterato
         yield forbidden(f"{path}.replicas", f"must be {role.max}")
     elif replicas < role.min:
         yield forbidden(f"{path}.replicas", f"must be at least {role.min}")
-    longest = f"{job}-{role.name.lower()}" + (f"-{max(replicas - 1, 0)}" if role.numbered else "")
-    if len(job) <= names.MAX_LABEL < len(longest):
-        limit = names.MAX_LABEL - (len(longest) - len(job))
-        yield invalid(
-            "metadata.name",
-            job,
-            f"its replica {longest} has more than {names.MAX_LABEL} characters; use a name of at most {limit}",
-        )
+    yield from _length_problems(role, job, path, f"-{max(replicas - 1, 0)}" if role.numbered else "")
+
+
+def _length_problems(role: Role, job: str, path: str, ending: str) -> Iterator[Problem]:
+    """The longer name is to give way. That is the job's, unless the user has named the role, too."""
+    longest = f"{job}-{role.name.lower()}{ending}"
+    room = names.MAX_LABEL - len(f"-{ending}")
+    if not len(job) <= names.MAX_LABEL < len(longest):
+        return
+    field, name, other = "metadata.name", job, role.name
+    if len(role.name) > len(job):
+        field, name, other = f"{path}.name", role.name, job
+    limit = max(room - len(other), room // 2)
+    detail = f"its replica {longest} has more than {names.MAX_LABEL} characters; use a name of at most {limit}"
+    yield invalid(field, name, detail)
 
 
 def _template_problems(framework: Framework, path: str, pod: Json) -> Iterator[Problem]:

@@ -30,6 +30,9 @@ class Create:
     secret: Callable[[], Json] | None = None
     """Makes the part of the body that no plan holds, when it is written."""
 
+    yields: bool = False
+    """Whether one that users made themselves serves as well."""
+
     @property
     def name(self) -> str:
         return str(self.body["metadata"]["name"])

@@ -1,7 +1,9 @@
 """Objects beside pods and Services: made when missing, mended when what we want has changed, removed when not wanted.
 
-Drift is found by a hash of what we last wrote, kept on the object, not by comparing it with what the server made of
-it: defaults filled in by the server are no drift. What another owner holds is never touched.
+What we want has changed when it no longer has the hash of what we last wrote, which is kept on the object. A `spec` is
+not compared with what stands there: defaults filled in by the server are no drift. Files, rights and who has them are:
+servers keep those as they were written, so that any difference is somebody's hand. What another owner holds is never
+touched.
 """
 
 from __future__ import annotations
@@ -17,11 +19,13 @@ from trainmaster.engine import labels
 from trainmaster.engine.actions import Claim, Create, Delete, Patch, Stage
 from trainmaster.engine.observed import Observed
 from trainmaster.engine.owner import owner_reference
-from trainmaster.objects.meta import Json, Object, Service
+from trainmaster.objects.meta import FiledObject, Json, Object, Service
 from trainmaster.objects.resource import ROLE_BINDINGS, Resource
 
 CONTENT = ("spec", "data", "rules", "subjects", "roleRef", "type")
-"""The parts of an object that we write and watch for drift."""
+"""The parts of an object that we write."""
+
+KEPT_AS_WRITTEN = ("data", "rules", "subjects")
 
 Held = Object | Service
 
@@ -67,8 +71,25 @@ def plan_object(
     if held is None:
         stage = Stage.BINDINGS if resource == ROLE_BINDINGS else Stage.COMPANIONS
         yield Create(resource, _owned(job, body, digest), stage, secret)
-    elif _is_ours(job, held) and held.metadata.annotations.get(labels.APPLIED) != digest:
+    elif _is_ours(job, held) and (held.metadata.annotations.get(labels.APPLIED) != digest or _is_altered(held, body)):
         yield Patch(resource, held.metadata, _mended(body, held, digest))
+
+
+def _is_altered(held: Held, body: Json) -> bool:
+    if not isinstance(held, FiledObject):
+        return False
+    return any(not _has(held.part(part), body[part]) for part in KEPT_AS_WRITTEN if part in body)
+
+
+def _has(current: Any, wanted: Any) -> bool:
+    """Whether all that is wanted stands there. Lists have nothing else; objects may, be it a default or a note."""
+    if isinstance(wanted, Mapping):
+        fields = current if isinstance(current, dict) else {}
+        return all(key in fields and _has(fields[key], value) for key, value in wanted.items())
+    if isinstance(wanted, list):
+        items = current if isinstance(current, list) else []
+        return len(items) == len(wanted) and all(map(_has, items, wanted))
+    return bool(current == wanted)
 
 
 def plan_removal(job: Job, resource: Resource, held: Held | None) -> Iterator[Delete]:

@@ -7,6 +7,7 @@ Three schedulers with three shapes: Volcano, scheduler-plugins (any other name),
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from trainmaster.api.job import Job, Member
@@ -90,7 +91,8 @@ def plan_group(observed: Observed) -> Iterator[Create | Patch]:
     resource = resource_of(observed.job.settings)
     if resource is not None:
         body = group_of(observed, resource)
-        yield from companions.plan_object(observed.job, resource, body, observed.pod_group)
+        for action in companions.plan_object(observed.job, resource, body, observed.pod_group):
+            yield replace(action, yields=True) if isinstance(action, Create) else action
 
 
 def plan_removal(observed: Observed) -> Iterator[Delete]:

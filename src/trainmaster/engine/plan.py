@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from trainmaster.api.framework import Framework, Messages
+from trainmaster.api.framework import Count, Framework, Messages
 from trainmaster.api.job import Job
 from trainmaster.api.problem import Problem
-from trainmaster.api.status import Condition, JobStatus, with_condition
+from trainmaster.api.status import Condition, JobStatus, ReplicaStatus, with_condition
 from trainmaster.engine import (
     backoff,
     companions,
@@ -68,16 +68,39 @@ def plan_rejected(framework: Framework, job: Job, problems: Sequence[Problem], n
     the edit, so it is left alone and the user is told. Otherwise it has failed before it began."""
     if job.meta.is_terminating:
         return Plan(job.status, tuple(_released(framework, job)))
+    left = ttl.remaining(job, job.status, now)
     if job.status.is_finished:
-        return Plan(job.status)
-    reason = f"{job.kind}{framework.rejected}"
-    message = f"{job.kind} failed validation because " + "; ".join(map(str, problems))
+        return _expired(job) if left == 0 and not framework.outlives_ttl else Plan(job.status, wake_after=left)
+    reason, message = _rejection(framework, job, "; ".join(map(str, problems)))
     event = Event("Warning", reason, message, repeat=False)
     if has_pods or job.status.is_true("Created"):
         return Plan(job.status, events=(event,))
     status = with_condition(statuses.created(job, Messages(), now), "Failed", True, reason, message, now)
-    status = msgspec.structs.replace(status, report=dict(framework.report(job, status, {})))
-    return Plan(statuses.ended(status, now), events=(event,), marks=tuple(_marks(_changed(job.status, status))))
+    status = statuses.ended(msgspec.structs.replace(status, report=dict(framework.report(job, status, {}))), now)
+    marks = tuple(_marks(_changed(job.status, status)))
+    return Plan(status, events=(event,), marks=marks, wake_after=ttl.remaining(job, status, now))
+
+
+def plan_refused(observed: Observed, name: str, why: str, now: float) -> Plan | None:
+    """The API server takes no pod of a role's template, of which `name` was one: a mistake that we did not find.
+
+    None where the role has had pods: an edit broke it, and what runs is worth more than the edit."""
+    job, slot = observed.job, observed.slot_of(name)
+    if slot is None or observed.counts[slot[0]] != Count() or job.status.attempts:
+        return None
+    if job.status.replica_statuses.get(slot[0], ReplicaStatus()).has_any or job.status.is_finished:
+        return None
+    reason, message = _rejection(observed.framework, job, f"the API server refuses its pods: {why}")
+    status = statuses.created(job, observed.framework.messages(job), now)
+    return _told(observed, _ended(observed, statuses.failed_because(job, status, message, now, reason), now))
+
+
+def _rejection(framework: Framework, job: Job, why: str) -> tuple[str, str]:
+    return f"{job.kind}{framework.rejected}", f"{job.kind} failed validation because {why}"
+
+
+def _expired(job: Job) -> Plan:
+    return Plan(job.status, (Delete(job.resource, job.meta),), marks=("deleted",))
 
 
 def _leaving(observed: Observed) -> Plan:
@@ -104,7 +127,7 @@ def _finished(observed: Observed, now: float) -> Plan:
         status = msgspec.structs.replace(status, completion_time=last or timestamp.render(now))
     left = ttl.remaining(job, status, now)
     if left == 0 and not observed.framework.outlives_ttl:
-        return Plan(status, (Delete(job.resource, job.meta),), marks=("deleted",))
+        return replace(_expired(job), status=status)
     policy = observed.framework.cleaning(job, succeeded=status.is_true("Succeeded"))
     spared = leisure(observed, status, policy, now)
     expired = delegates.plan_removal(observed, unfinished_only=False) if left == 0 else ()
@@ -193,7 +216,7 @@ def _working(
     else:
         status = statuses.running(observed, status, now)
     marks: list[Mark] = ["restarted" for failure in due if not failure.is_counted]
-    waits = [deadline.remaining(observed, status, now), *pauses, *(f.delay(now) for f in failures if f not in due)]
+    waits = [deadline.remaining(observed, status, now), *pauses, *(f.delay(now) for f in failures)]
     actions = tuple(_work(observed, status, due))
     starts = any(isinstance(action, Create) and action.resource == PODS for action in actions)
     return Plan(

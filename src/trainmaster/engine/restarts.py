@@ -72,7 +72,8 @@ def failures_of(observed: Observed) -> tuple[Failure, ...]:
     """Failed replicas that the job cannot do without, in role and index order."""
     roles = [role for role in observed.job.replicas if not observed.framework.role(role).delegated]
     found = [_failure(observed, (role, index)) for role in roles for index in sorted(observed.counts[role].failed)]
-    return tuple(f for f in found if not (f.is_fatal and _is_tolerated(observed, f.slot[0], found)))
+    tolerated = {role for role in roles if _is_tolerated(observed, role, found)}
+    return tuple(f for f in found if not (f.is_fatal and f.slot[0] in tolerated))
 
 
 def _is_tolerated(observed: Observed, role: str, found: Sequence[Failure]) -> bool:

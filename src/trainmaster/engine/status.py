@@ -90,7 +90,7 @@ def succeeded(observed: Observed, status: JobStatus, now: float) -> JobStatus:
 
 
 def failed(observed: Observed, status: JobStatus, failure: Failure, now: float) -> JobStatus:
-    status = _ran(observed, status, now)
+    status = never_ran(observed, _ran(observed, status, now), now)
     role = failure.slot[0]
     count = len(observed.counts[role].failed)
     if failure.verdict is Verdict.FATAL_EXIT_CODE:

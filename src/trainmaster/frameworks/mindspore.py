@@ -34,7 +34,7 @@ class MindSpore(Framework):
     group, version = "mindspore.gitee.com", "v1"
     name, kind, plural, replicas_field = "mindspore", "MSJob", "msjobs", "msReplicaSpecs"
     container, port, port_name = "mindspore", 2222, "msjob-port"
-    roles = (Role("Scheduler", serves=True), Role("PS", serves=True), Role("Worker"))
+    roles = (Role("Scheduler", serves=True), Role("PS", serves=True, served=False), Role("Worker", served=False))
     decides = ("Worker",)
     clean_pod_policy = clean_pod_policy_2021 = "Running"
     exit_codes_2021 = True
@@ -80,7 +80,7 @@ class MindSpore(Framework):
         }
 
     def service(self, body: Json, member: Member) -> Json | None:
-        if member.role != "Scheduler":
+        if not self.role(member.role).served:
             return None
         labels = {**body["metadata"]["labels"], **self.labels(member)}
         spec = {key: value for key, value in body["spec"].items() if key != "clusterIP"}

@@ -1,18 +1,22 @@
 """MPIJob: one kind with a history. The API server keeps all its versions in one, so each object is asked who wrote it.
 
 Its versions are not renamings of each other: v1alpha2 and v1 start ranks by `kubectl exec` (`mpi_exec`), v2beta1 by ssh
-(`mpi_ssh`). What an author wrote is found out once and then remembered in the status.
+(`mpi_ssh`). What an author wrote is found out once and then remembered in the status. A job that is made again from
+what `kubectl get` printed has lost that and says v1, as every job does then: so v1 is believed only where nothing
+speaks against it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from trainmaster.api import status as statuses
 from trainmaster.api.framework import Framework
+from trainmaster.api.job import Job
+from trainmaster.api.problem import Advice
 from trainmaster.api.status import JobStatus
 from trainmaster.frameworks.mpi_base import MPIBase
 from trainmaster.frameworks.mpi_exec import MPIAlpha2, MPIExec
@@ -33,6 +37,10 @@ TELLTALES = {
 """Spec fields that only one version has."""
 
 
+EXEC_ONLY = ("mainContainer", "mpiDistribution")
+"""What v1 reads, and v2beta1 does not."""
+
+
 class MPIAlpha1(MPIBase):
     """Not run any more. One that has ended keeps its end, which was told as that of its launcher."""
 
@@ -44,12 +52,28 @@ class MPIAlpha1(MPIBase):
         return status if ended is None else statuses.inherited(status, self.kind, succeeded=ended)
 
 
+class MPIRevealed(MPISsh):
+    """v2beta1 by its fields, though it came as v1."""
+
+    def advice(self, job: Job) -> Iterator[Advice]:
+        fields = ", ".join(f"spec.{field}" for field in TELLTALES[self.version] if field in job.spec)
+        message = (
+            f"the job came as {self.group}/v1, but only {self.group}/{self.version} has {fields}, so it is run as "
+            f"that: ranks are started by ssh. Write apiVersion: {self.group}/{self.version}, or leave out those fields"
+        )
+        yield Advice("RevealedVersion", message)
+        yield from super().advice(job)
+
+
 DIALECTS: Mapping[str, Framework] = {
     "v1": MPIExec(),
     "v2beta1": MPISsh(),
     "v1alpha2": MPIAlpha2(),
     "v1alpha1": MPIAlpha1(),
 }
+
+
+REVEALED = MPIRevealed()
 
 
 class MPI(MPIBase):
@@ -62,13 +86,26 @@ class MPI(MPIBase):
     grants = MPIExec.grants
 
     def dialect(self, raw: Json) -> Framework:
-        return DIALECTS[written_in(raw)]
+        version, is_revealed = _found(raw)
+        return REVEALED if is_revealed else DIALECTS[version]
 
 
 def written_in(raw: Json) -> str:
     """The version that the author wrote, by the best evidence there is."""
-    evidence = (_remembered(raw), _managed(raw), _applied(raw), _declared(raw), _by_fields(raw.get("spec")))
-    return next((version for version in evidence if version in DIALECTS), "v1")
+    return _found(raw)[0]
+
+
+def _found(raw: Json) -> tuple[str, bool]:
+    """The version, and whether its fields alone tell, against what the object says."""
+    known = _remembered(raw)
+    if known in DIALECTS:
+        return known, False
+    claims = [version for version in (_managed(raw), _applied(raw), _declared(raw)) if version in DIALECTS]
+    if not claims:
+        return _by_fields(raw.get("spec")) or MPI.version, False
+    claim = next((version for version in claims if version != MPI.version), MPI.version)
+    is_revealed = claim == MPI.version and _is_of_ssh(raw.get("spec"))
+    return (REVEALED.version, True) if is_revealed else (claim, False)
 
 
 def _remembered(raw: Json) -> str:
@@ -102,6 +139,12 @@ def _declared(raw: Any) -> str:
 
 def _version(api_version: object) -> str:
     return api_version.removeprefix(f"{MPI.group}/") if isinstance(api_version, str) else ""
+
+
+def _is_of_ssh(spec: object) -> bool:
+    if not isinstance(spec, Mapping) or any(spec.get(field) is not None for field in EXEC_ONLY):
+        return False
+    return any(spec.get(field) is not None for field in TELLTALES[REVEALED.version])
 
 
 def _by_fields(spec: object) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from trainmaster.api import schema
 from trainmaster.api.framework import AGE, STATE, Count, Ending, Framework, Role
 from trainmaster.api.job import Job, Replica
+from trainmaster.api.problem import Advice
 from trainmaster.objects import template
 from trainmaster.objects.meta import Json
 from trainmaster.objects.pod import Pod
@@ -27,6 +28,9 @@ NO_GPU: dict[str, EnvValue] = {"NVIDIA_VISIBLE_DEVICES": "", "NVIDIA_DRIVER_CAPA
 
 AS_ROOT: dict[str, EnvValue] = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 """Images run as root, mostly; Open MPI, of any version, would refuse to."""
+
+STRANDED = "{kind} {namespace}/{name} has failed: {count} {role} replica(s) failed before the launcher could start"
+"""Of a job whose failed workers are otherwise left to mpirun."""
 
 FIELDS = {
     "slotsPerWorker": schema.told(schema.integer(), "Ranks per worker; 1 if unset."),
@@ -52,6 +56,14 @@ class MPIBase(Framework):
     scalable_role = WORKER
     managers = ("kubeflow.org/training-operator", "kubeflow.org/mpi-operator")
     fields = FIELDS
+    foreign: ClassVar[Mapping[str, str]] = {}
+    """Those of them that are another version's, and what becomes of what they ask for."""
+
+    def advice(self, job: Job) -> Iterator[Advice]:
+        for field, instead in self.foreign.items():
+            if field in job.spec:
+                message = f"spec.{field} is not a field of {self.group}/{self.version} and is ignored; {instead}"
+                yield Advice("UnknownField", message)
 
     def default(self, job: Job) -> Job:
         """`command: [""]`, which some generators write, is no command."""
@@ -84,15 +96,28 @@ class MPIBase(Framework):
     def _deserted(self, job: Job, counts: Mapping[str, Count]) -> Ending | None:
         """A launcher that waits for workers which will never be ready, because they have ended, waits for ever."""
         done = len(counts.get(WORKER, Count()).succeeded)
-        is_made = (LAUNCHER, 0) in job.seen.pods or LAUNCHER in job.seen.delegates
-        if not done or is_made or not self.launcher_waits(job):
+        if not done or not self.is_launcher_awaited(job):
             return None
         ended = f"{done}/{job.count(WORKER)} workers have ended before the launcher"
         remedy = "a worker is to wait until it is stopped: leave out its command, or give it one that does not end"
         return Ending(f"{job.kind}Failed", f"{ended}; {remedy}")
 
+    def is_launcher_awaited(self, job: Job) -> bool:
+        return self.launcher_waits(job) and not has_launcher(job)
+
+    def leaves_to_mpirun(self, job: Job, role: str) -> bool:
+        """Whether a worker that failed for good is mpirun's to notice. There has to be one: a launcher that waits for
+        this worker would wait for ever. While a worker is being deleted, it is not known yet who has failed."""
+        if role != WORKER or not self.is_launcher_awaited(job):
+            return role == WORKER
+        return any(pod.metadata.is_terminating for (of, _), pod in job.seen.pods.items() if of == WORKER)
+
     def ends_by_eviction(self, job: Job, role: str) -> bool:
         return job.replicas[role].restart_policy == "Never" or job.settings.compat_2021
+
+
+def has_launcher(job: Job) -> bool:
+    return (LAUNCHER, 0) in job.seen.pods or LAUNCHER in job.seen.delegates
 
 
 def at_least_running(job: Job) -> str:
@@ -145,8 +170,7 @@ def running_workers(job: Job) -> Iterator[str]:
     """Names of the running workers, as text sorts them; none before anybody can ask, which saves writes."""
     pods = [pod for (role, _), pod in job.seen.pods.items() if role == WORKER]
     running = [pod for pod in pods if pod.status.phase == "Running" and not pod.metadata.is_terminating]
-    is_asked = (LAUNCHER, 0) in job.seen.pods or LAUNCHER in job.seen.delegates
-    if is_asked or sum(pod.is_ready for pod in running) >= job.count(WORKER):
+    if has_launcher(job) or sum(pod.is_ready for pod in running) >= job.count(WORKER):
         yield from sorted(pod.name for pod in running)
 
 

@@ -34,6 +34,11 @@ FLAT: dict[str, EnvValue] = {"OMPI_MCA_plm_rsh_no_tree_spawn": "1", "PRTE_MCA_pl
 """The launcher reaches every worker itself. Beyond 64 of them Open MPI would have workers reach others, and they have
 neither kubectl nor the right to use it."""
 
+OF_SSH = {
+    "sshAuthMountPath": "ranks are started by kubectl exec, without keys",
+    "launcherCreationPolicy": "the launcher always waits for the workers",
+    "runLauncherAsWorker": "write the job as kubeflow.org/v2beta1 to have ranks beside the launcher",
+}
 RBAC = "rbac.authorization.k8s.io"
 EXEC_RULE: Json = {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create"]}
 
@@ -43,6 +48,7 @@ class MPIExec(MPIBase):
 
     companion_resources = (CONFIG_MAPS, SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS)
     grants = (EXEC_RULE,)
+    foreign = {"mpiImplementation": "Open MPI, Intel MPI and MPICH are all provided for", **OF_SSH}
 
     def validate(self, job: Job) -> Iterator[Problem]:
         given = job.spec.get("mpiDistribution")
@@ -101,7 +107,7 @@ class MPIExec(MPIBase):
 
     def tolerates_failure(self, job: Job, role: str) -> bool:
         """mpi-operator left it to mpirun to notice a dead worker."""
-        return role == WORKER and job.settings.compat_2021
+        return job.settings.compat_2021 and self.leaves_to_mpirun(job, role)
 
     def labels(self, member: Member) -> Mapping[str, str]:
         if not member.job.settings.compat_2021:
@@ -114,7 +120,8 @@ class MPIExec(MPIBase):
     def messages(self, job: Job) -> Messages:
         if not job.settings.compat_2021:
             return Messages(replacing=Messages().restarting)
-        return replace(QUALIFIED, created="{kind} {namespace}/{name} is created.", failed=HAS_FAILED)
+        failed = base.STRANDED if self.is_launcher_awaited(job) else HAS_FAILED
+        return replace(QUALIFIED, created="{kind} {namespace}/{name} is created.", failed=failed, failing=failed)
 
 
 HAS_FAILED = "{kind} {namespace}/{name} has failed"
@@ -133,6 +140,7 @@ class MPIAlpha2(MPIExec):
         Role(WORKER, replicas=0, serves=True, restart_policy="Always"),
     )
     tallies_attempts = True
+    foreign = {"mpiImplementation": "did you mean mpiDistribution (OpenMPI, IntelMPI or MPICH)?", **OF_SSH}
 
     def default(self, job: Job) -> Job:
         job = super().default(job)
@@ -273,11 +281,25 @@ def _hydra(job: Job) -> dict[str, EnvValue]:
 def _worker(pod: Json, job: Job) -> Json:
     """Open MPI looks for the remote shell on every node. A worker without a command waits for ranks to be started."""
     volume = base.config_volume({"kubexec.sh": 0o555}, job)
-    pod = template.with_volume(pod, volume, {"mountPath": base.CONFIG_PATH})
+    pod = _with_config(
+        template.with_volume(pod, volume, {"mountPath": base.CONFIG_PATH}), job.spec.get("mainContainer")
+    )
     container = template.containers_of(pod)[0]
     if container.get("command"):
         return pod
     return template.with_container(pod, lambda c: {**c, "command": ["sleep"], "args": ["365d"]})
+
+
+def _with_config(pod: Json, main: str | None) -> Json:
+    """The files where ranks start, too, if that is not the first container; unless the user has put them there."""
+
+    def mounted(container: Json) -> Json:
+        mounts = container.get("volumeMounts") or []
+        if any(str(mount.get("mountPath", "")).rstrip("/") == base.CONFIG_PATH for mount in mounts):
+            return container
+        return {**container, "volumeMounts": [*mounts, {"name": base.CONFIG, "mountPath": base.CONFIG_PATH}]}
+
+    return template.with_container(pod, mounted, (main,)) if main else pod
 
 
 def _launcher(pod: Json, job: Job) -> Json:

@@ -48,6 +48,10 @@ class MPISsh(MPIBase):
     replaces_deleted = True  # sshd ends well when it is told to stop; its worker is missing all the same
     companion_resources = (CONFIG_MAPS, SECRETS, SERVICES)
     operator_name = OPERATOR
+    foreign = {
+        "mpiDistribution": "did you mean mpiImplementation (OpenMPI, Intel or MPICH)?",
+        "mainContainer": "ranks start in the first container, where sshd runs",
+    }
 
     def default(self, job: Job) -> Job:
         """The launcher's Job keeps the limits, the deadline once there is a Job. Its TTL is ours to keep: a Job that
@@ -66,6 +70,7 @@ class MPISsh(MPIBase):
             yield unsupported("spec.mpiImplementation", implementation(job), IMPLEMENTATIONS)
 
     def advice(self, job: Job) -> Iterator[Advice]:
+        yield from super().advice(job)
         policy = job.spec.get("launcherCreationPolicy")
         if policy is not None and policy not in CREATION_POLICIES:
             known = " or ".join(CREATION_POLICIES)
@@ -124,7 +129,7 @@ class MPISsh(MPIBase):
 
     def tolerates_failure(self, job: Job, role: str) -> bool:
         """A dead worker makes mpirun fail, and the launcher's Job tries again as often as it may."""
-        return role == WORKER
+        return self.leaves_to_mpirun(job, role)
 
     def ending(self, job: Job, counts: Mapping[str, Count]) -> Ending | None:
         delegate = job.seen.delegates.get(LAUNCHER)
@@ -148,6 +153,7 @@ class MPISsh(MPIBase):
             resumed="{kind} resumed",
             succeeded="{kind} {namespace}/{name} successfully completed.",
             never_ran="{kind} {namespace}/{name} is finished but Running condition was never set.",
+            failed=base.STRANDED,  # nothing else but a launcher's Job fails here, which has its own words
         )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec import Raw
+
 from trainmaster.api import schema
 from trainmaster.api.framework import Alias, Env, Framework, Messages, Role
 from trainmaster.api.job import Job, Member
@@ -64,15 +66,21 @@ class MXNet(Framework):
 
 def _config(member: Member) -> str:
     job = member.job
-    roles = sorted(job.replicas, key=str.lower)
     config: dict[str, Any] = {
-        "cluster": {
-            role.lower(): [{"url": host, "port": job.ports[role]} for host in job.hosts(role)] for role in roles
-        },
-        "labels": {role.lower(): _tuner_key(job, role) for role in roles},
+        "cluster": job.once(_cluster),
+        "labels": {role.lower(): _tuner_key(job, role) for role in _sorted(job)},
         "task": {"type": member.role.lower(), "index": member.index},
     }
     return encode(config).decode()
+
+
+def _cluster(job: Job) -> Raw:
+    addresses = {role: [{"url": host, "port": job.ports[role]} for host in job.hosts(role)] for role in _sorted(job)}
+    return Raw(encode({role.lower(): found for role, found in addresses.items()}))
+
+
+def _sorted(job: Job) -> list[str]:
+    return sorted(job.replicas, key=str.lower)
 
 
 def _tuner_key(job: Job, role: str) -> str:

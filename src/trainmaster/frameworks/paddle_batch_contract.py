@@ -18,7 +18,8 @@ from trainmaster.objects.number import number_of
 from trainmaster.objects.pod import Pod
 from trainmaster.objects.resource import CONFIG_MAPS
 
-POD_IP, SERVICE, HOST = "PodIP", "Service", "Host"
+POD_IP, SERVICE, HOST = INTRANETS = ("PodIP", "Service", "Host")
+LOOPBACK = "127."
 FIRST_PORT, HIGHEST = 36000, 65535
 PORTS = 20
 """A process may open so many ports from its first one on."""
@@ -29,6 +30,9 @@ HOST_PORT = "host-port"
 
 SIZES = "trainmaster.dev/sizes"
 """Annotation of the ConfigMap: for how many replicas of each role it was made."""
+
+WIRING = "trainmaster.dev/wiring"
+"""Annotation of the ConfigMap: how those for whom it was made reach each other."""
 
 Slot = tuple[str, int]
 Parties = Mapping[str, Sequence[Slot]]
@@ -60,8 +64,11 @@ def hosts(job: Job, slots: Sequence[Slot]) -> list[str]:
 
 
 def endpoints(job: Job, slots: Sequence[Slot], offset: int = 0) -> list[str]:
+    """Replicas that all have the address of their machine, as some sandboxes give them, are told apart by name."""
     port = first_port(job) + offset
-    return [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host in hosts(job, slots)]
+    given = zip(slots, hosts(job, slots), strict=True)
+    found = [job.host(*slot) if host.startswith(LOOPBACK) else host for slot, host in given]
+    return [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host in found]
 
 
 def _host(job: Job, slot: Slot) -> str:
@@ -107,7 +114,7 @@ def config_map(job: Job, data: Mapping[str, str]) -> Json:
             "name": job.name,
             "namespace": job.namespace,
             "labels": {"paddle-res-name": job.name},
-            "annotations": {SIZES: _sizes(job)},
+            "annotations": {SIZES: _sizes(job), WIRING: _wiring(job)},
         },
         "data": dict(data),
     }
@@ -126,15 +133,16 @@ def gate(job: Job, data: Mapping[str, str]) -> Iterator[Companion]:
 
 def _is_settled(job: Job) -> bool:
     """Whether what stands must not change: the job has ended; or processes live by it, and it was made for another
-    number of replicas, or by another operator with other ports. One of those for whom it was made, who starts again,
-    changes that: it would start with an address that is no longer its own."""
+    number of replicas, for another way to reach each other, or by another operator with other ports. One of those for
+    whom it was made, who starts again, changes that: it would start with an address that is no longer its own."""
     held = job.seen.companions.get((CONFIG_MAPS.kind, job.name))
     if job.status.is_finished:
         return True
     if is_elastic(job) or held is None or not _has_passed(job.seen.pods.values()):
         return False
     made_for = held.metadata.annotations.get(SIZES, "")
-    return _is_ours(job, held) and made_for != _sizes(job) and not _starts_again(job, made_for)
+    is_another = made_for != _sizes(job) or held.metadata.annotations.get(WIRING, _wiring(job)) != _wiring(job)
+    return _is_ours(job, held) and is_another and not _starts_again(job, made_for)
 
 
 def _is_ours(job: Job, held: Object | Service) -> bool:
@@ -172,9 +180,16 @@ def is_reachable(job: Job, slot: Slot) -> bool:
 
 def is_done(job: Job, slot: Slot) -> bool:
     """Whether the replica has succeeded and is not started again."""
-    role, index = slot
-    pod = job.seen.pods.get(slot)
-    return index in job.status.completed.get(role, ()) or (pod is not None and pod.status.phase == "Succeeded")
+    return slot in job.once(_done)
+
+
+def _done(job: Job) -> frozenset[Slot]:
+    seen = (slot for slot, pod in job.seen.pods.items() if pod.status.phase == "Succeeded")
+    return frozenset(((role, n) for role, indices in job.status.completed.items() for n in indices)).union(seen)
+
+
+def _wiring(job: Job) -> str:
+    return f"{intranet(job)}:{first_port(job)},gloo={job.spec.get('withGloo', 0)}"
 
 
 def _sizes(job: Job) -> str:

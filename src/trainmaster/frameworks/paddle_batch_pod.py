@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 
-from trainmaster.api.job import Member
+from trainmaster.api.job import Job, Member
 from trainmaster.frameworks.paddle_batch_contract import (
     FIRST_PORT,
     HOST,
+    POD_IP,
     PORTS,
     SERVICE,
+    first_port,
     intranet,
     is_done,
     is_elastic,
@@ -21,19 +23,19 @@ COORDINATOR = "coord-paddle"
 GROUP_NAME = "scheduling.k8s.io/group-name"
 VOLCANO = "volcano"
 
-# Called with the job's name, the names not to wait for, and ROLE=REPLICAS for every role. `getent` sees /etc/hosts too;
-# busybox has only `nslookup`. A name that never resolves is not waited for for ever, since its replica may have been
-# scaled away meanwhile, nor is it a failure: whoever is needed and late, the gate still waits for.
+# Called with the job's name, and ROLE=FIRST-LAST for all whose names are waited for: a list of ten thousand names is
+# longer than an argument may be. `getent` sees /etc/hosts too; busybox has only `nslookup`. A name that never resolves
+# is not waited for for ever, since its replica may have been scaled away meanwhile, nor is it a failure: whoever is
+# needed and late, the gate still waits for.
 _WAIT = """\
-done=" $1 "
 try=1
-shift
-for role; do
-  index=0
-  while [ "$index" -lt "${role##*=}" ]; do
-    name="$0-${role%=*}-$index"
+for range; do
+  index="${range##*=}"
+  last="${index#*-}"
+  index="${index%-*}"
+  while [ "$index" -le "$last" ]; do
+    name="$0-${range%=*}-$index"
     index=$((index + 1))
-    case "$done" in *" $name "*) continue ;; esac
     until { getent hosts "$name" || nslookup "$name"; } >/dev/null 2>&1; do
       echo "check $try: $name has no address yet"
       [ "$try" -lt 1000 ] || break
@@ -46,15 +48,16 @@ sleep 2
 """
 
 
-def decorate(pod: Json, member: Member, training: Iterable[str]) -> Json:
-    """`training` are the roles whose scheduler is everybody's."""
+def decorate(pod: Json, member: Member, training: Callable[[Job], Iterable[str]]) -> Json:
+    """`training` tells the roles whose scheduler is everybody's."""
     job = member.job
     pod = template.with_spec(pod, hostname=member.name, subdomain=member.name)
     if intranet(job) == HOST:
         # Without the policy a pod on the host's network asks the host's name server, which knows no Services.
         pod = template.with_spec(pod, hostNetwork=True, **_unless_set(pod, "dnsPolicy", "ClusterFirstWithHostNet"))
-    if intranet(job) == SERVICE:
-        pod = template.with_container(pod, _with_port)
+    if _declares_port(pod, job):
+        port = {"containerPort": first_port(job)}
+        pod = template.with_container(pod, lambda c: {**c, "ports": [*template.ports_of(c), port]})
     if not is_elastic(job):
         source = {"configMapRef": {"name": job.name}}
         pod = template.with_container(pod, lambda c: {**c, "envFrom": [*(c.get("envFrom") or []), source]})
@@ -66,12 +69,14 @@ def service(body: Json, member: Member) -> Json:
     return {**body, "spec": {**body["spec"], "selector": {"paddle-res-name": member.name}, "ports": ports}}
 
 
+def _declares_port(pod: Json, job: Job) -> bool:
+    """On a node's network, a declared port is taken on the node, which would keep the next replica away from it."""
+    is_by_address = intranet(job) == POD_IP and not is_elastic(job) and not pod["spec"].get("hostNetwork")
+    return is_by_address or intranet(job) == SERVICE
+
+
 def _unless_set(pod: Json, field: str, value: str) -> dict[str, str]:
     return {} if pod["spec"].get(field) else {field: value}
-
-
-def _with_port(container: Json) -> Json:
-    return {**container, "ports": [*template.ports_of(container), {"containerPort": FIRST_PORT}]}
 
 
 def _with_samples(pod: Json, member: Member) -> Json:
@@ -88,8 +93,6 @@ def _coordinated(pod: Json, member: Member) -> Json:
     job = member.job
     if not job.settings.coordinator_image or is_elastic(job):
         return pod
-    done = [peer.name for peer in job.members() if is_done(job, (peer.role, peer.index))]
-    sizes = [f"{role.lower()}={replica.replicas}" for role, replica in job.replicas.items()]
     return template.with_init_containers(
         pod,
         [
@@ -97,14 +100,28 @@ def _coordinated(pod: Json, member: Member) -> Json:
                 "name": COORDINATOR,
                 "image": job.settings.coordinator_image,
                 "imagePullPolicy": "IfNotPresent",
-                "command": ["sh", "-c", _WAIT, job.name, " ".join(done), *sizes],
+                "command": ["sh", "-c", _WAIT, job.name, *job.once(_awaited)],
                 "resources": {"requests": {"cpu": "10m", "memory": "10Mi"}},
             }
         ],
     )
 
 
-def _scheduled(pod: Json, member: Member, training: Iterable[str]) -> Json:
+def _awaited(job: Job) -> list[str]:
+    """Ranges of replicas that are not done."""
+    return [f"{role.lower()}={first}-{last}" for role in job.replicas for first, last in _gaps(job, role)]
+
+
+def _gaps(job: Job, role: str) -> Iterator[tuple[int, int]]:
+    first = 0
+    for index in range(job.count(role) + 1):
+        if index == job.count(role) or is_done(job, (role, index)):
+            if first < index:
+                yield first, index - 1
+            first = index + 1
+
+
+def _scheduled(pod: Json, member: Member, training: Callable[[Job], Iterable[str]]) -> Json:
     """Volcano, by the operator's flag or by the scheduler's name in the worker's template, which counts for all."""
     job = member.job
     if job.settings.gang_scheduler.lower() == VOLCANO:
@@ -114,7 +131,7 @@ def _scheduled(pod: Json, member: Member, training: Iterable[str]) -> Json:
             "volcano.sh/queue-name": job.queue,
         }
         pod = template.with_metadata(pod, annotations=marks)
-    templates = [job.replicas[role].template for role in training if role in job.replicas]
+    templates = [job.replicas[role].template for role in job.once(training) if role in job.replicas]
     if VOLCANO not in [declared.get("spec", {}).get("schedulerName") for declared in templates]:
         return pod
     return template.with_metadata(template.with_spec(pod, schedulerName=VOLCANO), annotations={GROUP_NAME: job.name})

@@ -121,12 +121,13 @@ class PaddleRoles(Framework):
 
     def advice(self, job: Job) -> Iterator[Advice]:
         yield from ungrouped_advice(job)
-        policy = job.policy.clean_pod_policy
+        policy, intranet = job.policy.clean_pod_policy, job.spec.get("intranet", "")
         if policy not in CLEANED:
-            known = [name for name in CLEANED if name]
-            meant = difflib.get_close_matches(policy, known, n=1)
-            hint = f"did you mean {meant[0]}?" if meant else f"write one of {', '.join(known)}"
+            hint = _meant(policy, [name for name in CLEANED if name])
             yield Advice("UnknownPolicy", f"spec.cleanPodPolicy {policy} is not known, so all pods are kept; {hint}")
+        if intranet and intranet not in contract.INTRANETS:
+            hint = _meant(intranet, contract.INTRANETS)
+            yield Advice("UnknownIntranet", f"spec.intranet {intranet} is not known, so PodIP is taken; {hint}")
         namespace = (job.spec.get("sampleSetRef") or {}).get("namespace", job.namespace)
         if namespace != job.namespace:
             message = f"spec.sampleSetRef.namespace is {namespace}, but pods can mount claims of {job.namespace} alone"
@@ -165,7 +166,7 @@ class PaddleRoles(Framework):
         return "Collective" if job.count("worker") > 1 else "Single"
 
     def decorate(self, pod: Json, member: Member) -> Json:
-        return pods.decorate(pod, member, self.scheduling(member.job))
+        return pods.decorate(pod, member, self.scheduling)
 
     def scheduling(self, job: Job) -> Iterable[str]:
         """The roles whose templates say who schedules the job."""
@@ -202,8 +203,10 @@ class PaddleRoles(Framework):
 
     def is_leader(self, member: Member) -> bool:
         """Servers say little: the first of those that train is the one to read."""
-        working = next((role for role in self.awaited(member.job) if member.job.count(role)), "")
-        return member.role == working and member.index == 0
+        return member.index == 0 and member.role == member.job.once(self._foremost)
+
+    def _foremost(self, job: Job) -> str:
+        return next((role for role in self.awaited(job) if job.count(role)), "")
 
     def is_running(self, job: Job, counts: Mapping[str, Count]) -> bool:
         return statuses.is_running(job)
@@ -222,7 +225,7 @@ class PaddleRoles(Framework):
         return self.cleaning(job, succeeded=False) if is_said else "Running"
 
     def report(self, job: Job, status: JobStatus, counts: Mapping[str, Count]) -> Json:
-        return statuses.report(job, status, self.mode(job) if job.replicas else "")
+        return {**statuses.report(job, status, self.mode(job) if job.replicas else ""), **statuses.roles(job)}
 
     def wants_host_ports(self, job: Job) -> bool:
         return contract.intranet(job) == contract.HOST
@@ -232,6 +235,12 @@ class PaddleRoles(Framework):
         if contract.is_elastic(job) and not job.has("ps"):
             workers = job.count("worker")
             yield Shared(f"/paddle/{_elastic_id(job)}/np", str(workers), f"scaled replicas to {workers}")
+
+
+def _meant(written: str, known: Iterable[str]) -> str:
+    by_lower = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(written.lower(), by_lower, n=1)
+    return f"did you mean {by_lower[close[0]]}?" if close else f"write one of {', '.join(by_lower.values())}"
 
 
 def _elastic_id(job: Job) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import structs
@@ -85,22 +85,29 @@ def _is_up(pod: Pod) -> bool:
 
 
 def has_failed(job: Job) -> bool:
-    return any(tally["failed"] for tally in tallies(job).values())
+    return any(tally["failed"] for tally in job.once(tallies).values())
 
 
 def is_running(job: Job) -> bool:
-    found = tallies(job)
+    found = job.once(tallies)
     return job.world > 0 and all(found[role]["running"] == replica.replicas for role, replica in job.replicas.items())
 
 
-def report(job: Job, status: JobStatus, mode: str) -> Json:
-    found = tallies(job)
-    roles = {role.lower(): _role(job, role, found[role]) for role in job.replicas}
-    return {"phase": _phase(job, status, found), **({"mode": mode} if mode else {}), **roles}
+def report(job: Job, status: JobStatus, mode: str) -> dict[str, Any]:
+    """Of the job as a whole."""
+    return {"phase": _phase(job, status, job.once(tallies)), **({"mode": mode} if mode else {})}
 
 
-def _role(job: Job, role: str, tally: Counter[str]) -> Json:
-    pods = [job.seen.pods[slot] for slot in sorted(job.seen.pods) if slot[0] == role]
+def roles(job: Job) -> dict[str, Json]:
+    """How each role stands. Apart from the rest: a task may have any name, `phase` too."""
+    pods: dict[str, list[Pod]] = {role: [] for role in job.replicas}
+    for slot in sorted(job.seen.pods):
+        pods[slot[0]].append(job.seen.pods[slot])
+    return {role: _role(job, role, pods[role]) for role in job.replicas}
+
+
+def _role(job: Job, role: str, pods: Sequence[Pod]) -> Json:
+    tally = job.once(tallies)[role]
     stands: dict[str, Any] = {name: tally[name] for name in COUNTERS if tally[name]}
     stands["ready"] = f"{tally['running']}/{job.count(role)}"
     if pods:

@@ -6,15 +6,17 @@ own here, so each set of task names is a dialect of its own.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from trainmaster.api.framework import Count, Role
 from trainmaster.api.job import Job, Member
 from trainmaster.api.problem import Problem, forbidden, invalid, unsupported
 from trainmaster.api.status import JobStatus
 from trainmaster.frameworks import paddle_batch_contract as contract
+from trainmaster.frameworks import paddle_batch_status as statuses
 from trainmaster.frameworks.paddle_batch_roles import PaddleRoles
 from trainmaster.objects import names
 from trainmaster.objects.meta import Json
@@ -22,6 +24,17 @@ from trainmaster.objects.meta import Json
 PS, COLLECTIVE, SINGLE, CUSTOM = MODES = ("PS", "Collective", "Single", "Custom")
 PARTY = {"PS": "PSERVER", "HETER": "HETER", "DRIVER": "DRIVER"}
 DIALECTS = 256
+
+
+class Place(NamedTuple):
+    """Of a task among the others."""
+
+    rank: int
+    party: str
+    before_in_party: int
+    """How many replicas of its party are counted before its own."""
+
+    before_in_type: int
 
 
 class PaddleTasks(PaddleRoles):
@@ -50,20 +63,28 @@ class PaddleTasks(PaddleRoles):
             if role.name in job.spec:
                 yield forbidden(f"spec.{role.name}", "must not stand beside spec.tasks; make it one of them")
         given = [task["name"] for task in _tasks(job.spec)]
-        for name in dict.fromkeys(given):
+        for name, times in Counter(given).items():
             if not names.is_dns_1035(name):
                 yield invalid(f"{self.path(name)}.name", name, f"should match: {names.DNS_1035}")
-            if given.count(name) > 1:
+            if times > 1:
                 yield forbidden(f"{self.path(name)}.name", "must be the name of one task only")
 
     def mode(self, job: Job) -> str:
         return str(job.spec["mode"])
 
     def identity(self, member: Member) -> tuple[str, int]:
-        for party, slots in self.parties(member.job).items():
-            if (member.role, member.index) in slots:
-                return party, slots.index((member.role, member.index))
-        raise ValueError(f"{member.name} belongs to no task of its job")
+        place = member.job.once(self._places)[member.role]
+        return place.party, place.before_in_party + member.index
+
+    def _places(self, job: Job) -> Mapping[str, Place]:
+        in_party, in_type = Counter[str](), Counter[str]()
+        found = {}
+        for rank, role in enumerate(job.replicas):
+            party = self._party(job, role)
+            found[role] = Place(rank, party, in_party[party], in_type[_type(role)])
+            in_party[party] += job.count(role)
+            in_type[_type(role)] += job.count(role)
+        return found
 
     def parties(self, job: Job) -> contract.Parties:
         found: dict[str, list[contract.Slot]] = {}
@@ -80,14 +101,14 @@ class PaddleTasks(PaddleRoles):
         return {**super().labels(member), "paddle-pod-key": member.name, "paddle-task-name": member.role}
 
     def annotations(self, member: Member) -> Mapping[str, str]:
-        same = [peer.name for peer in member.job.members() if _type(peer.role) == _type(member.role)]
+        place = member.job.once(self._places)[member.role]
         return {
             **super().annotations(member),
             "paddle-task-type": _type(member.role),
-            "paddle-task-rank": str(list(member.job.replicas).index(member.role)),
+            "paddle-task-rank": str(place.rank),
             "paddle-pod-rank": str(member.index),
             "paddle-global-rank": str(member.rank),
-            "paddle-local-rank": str(same.index(member.name)),
+            "paddle-local-rank": str(place.before_in_type + member.index),
         }
 
     def variables(self, job: Job) -> Mapping[str, str]:
@@ -113,16 +134,12 @@ class PaddleTasks(PaddleRoles):
 
     def may_start(self, role: str, job: Job, counts: Mapping[str, Count]) -> bool:
         """In order means: once those before have addresses. They could not run yet, for all wait for everybody's."""
-        if not job.spec.get("startInOrder"):
-            return True
-        before = list(job.replicas)[: list(job.replicas).index(role)]
-        return all(contract.is_reachable(job, (task, n)) for task in before for n in range(job.count(task)))
+        return not job.spec.get("startInOrder") or role in job.once(_called)
 
     def report(self, job: Job, status: JobStatus, counts: Mapping[str, Count]) -> Json:
-        """Tasks may have any name, so they stand apart from the other fields."""
-        told = dict(super().report(job, status, counts))
-        tasks = {role: told.pop(role) for role in job.replicas}
-        return {**told, **({"tasks": tasks} if tasks else {})}
+        tasks = statuses.roles(job)
+        mode = self.mode(job) if tasks else ""
+        return {**statuses.report(job, status, mode), **({"tasks": tasks} if tasks else {})}
 
 
 def dialect_of(raw: Json) -> PaddleTasks | None:
@@ -144,6 +161,16 @@ def _tasks(spec: Json) -> list[Json]:
     listed = spec.get("tasks")
     tasks = listed if isinstance(listed, list) else []
     return [task for task in tasks if isinstance(task, Mapping) and isinstance(task.get("name"), str)]
+
+
+def _called(job: Job) -> frozenset[str]:
+    """The tasks up to the first whose replicas have not all got addresses."""
+    found = []
+    for task in job.replicas:
+        found.append(task)
+        if not all(contract.is_reachable(job, (task, index)) for index in range(job.count(task))):
+            break
+    return frozenset(found)
 
 
 def _type(task: str) -> str:

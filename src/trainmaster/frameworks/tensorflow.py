@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msgspec import Raw
+
 from trainmaster.api import schema
 from trainmaster.api.framework import Count, Env, Framework, Messages, Role
 from trainmaster.api.job import Job, Member
@@ -36,17 +38,10 @@ class TensorFlow(Framework):
         job = member.job
         if job.world == 1:  # a lone replica trains locally; TF_CONFIG would make it wait for a cluster
             return {}
-        cluster = {role.lower(): self._endpoints(job, role) for role in sorted(job.replicas)}
         task = {"type": member.role.lower(), "index": member.index}
         if job.spec.get("enableDynamicWorker"):
-            return {"TF_CONFIG": _json({"cluster": _sparse(member, cluster), "task": task})}
-        if job.settings.compat_2021:
-            cluster.pop("evaluator", None)
-        return {"TF_CONFIG": _json({"cluster": cluster, "task": task, "environment": "cloud"})}
-
-    def _endpoints(self, job: Job, role: str) -> list[str]:
-        domain = f".{job.settings.cluster_domain}" if job.settings.cluster_domain else ""
-        return [f"{host}.{job.namespace}.svc{domain}:{job.ports[role]}" for host in job.hosts(role)]
+            return {"TF_CONFIG": _json({"cluster": _sparse(member), "task": task})}
+        return {"TF_CONFIG": _json({"cluster": job.once(_cluster), "task": task, "environment": "cloud"})}
 
     def validate(self, job: Job) -> Iterator[Problem]:
         if job.has("Chief") and job.has("Master"):
@@ -74,12 +69,27 @@ class TensorFlow(Framework):
         )
 
 
-def _sparse(member: Member, cluster: Mapping[str, list[str]]) -> dict[str, Any]:
+def _cluster(job: Job) -> Raw:
+    told = [role for role in sorted(job.replicas) if role != "Evaluator" or not job.settings.compat_2021]
+    return Raw(encode({role.lower(): _endpoints(job, role) for role in told}))
+
+
+def _endpoints(job: Job, role: str) -> list[str]:
+    return [_endpoint(job, role, index) for index in range(job.count(role))]
+
+
+def _endpoint(job: Job, role: str, index: int) -> str:
+    domain = f".{job.settings.cluster_domain}" if job.settings.cluster_domain else ""
+    return f"{job.host(role, index)}.{job.namespace}.svc{domain}:{job.ports[role]}"
+
+
+def _sparse(member: Member) -> dict[str, Any]:
     """With dynamic workers each replica knows only itself and the servers, so others may come and go."""
-    own = cluster[member.role.lower()][member.index]
+    job = member.job
+    own = _endpoint(job, member.role, member.index)
     match member.role:
         case "Worker":
-            return {"worker": {str(member.index): own}, "ps": cluster.get("ps")}
+            return {"worker": {str(member.index): own}, "ps": _endpoints(job, "PS") if job.has("PS") else None}
         case "PS":
             return {"worker": {}, "ps": [own]}
         case _:

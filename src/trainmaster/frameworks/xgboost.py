@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trainmaster.api.framework import Alias, Env, Framework, Role
-from trainmaster.api.job import Member
+from trainmaster.api.job import Job, Member
 
 
 class XGBoost(Framework):
@@ -26,5 +26,9 @@ class XGBoost(Framework):
             "PYTHONUNBUFFERED": 1,
         }
         if job.count("Worker"):
-            env |= {"WORKER_PORT": job.ports["Worker"], "WORKER_ADDRS": ",".join(job.hosts("Worker"))}
+            env |= {"WORKER_PORT": job.ports["Worker"], "WORKER_ADDRS": job.once(_workers)}
         return env
+
+
+def _workers(job: Job) -> str:
+    return ",".join(job.hosts("Worker"))

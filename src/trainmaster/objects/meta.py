@@ -85,6 +85,20 @@ class Object(Struct, frozen=True, gc=False, rename="camel"):
         return value
 
 
+class FiledObject(Object, frozen=True, gc=False, rename="camel"):
+    """One that has its content beside `spec`, where somebody may have changed it. No Secret is read as such: what is in
+    those is not to lie in our memory."""
+
+    data: Raw = Raw()
+    rules: Raw = Raw()
+    subjects: Raw = Raw()
+
+    def part(self, name: str) -> Any:
+        """None where there is nothing."""
+        raw: Raw = getattr(self, name)
+        return msgspec.json.decode(raw) if bytes(raw) else None
+
+
 class Author(Struct, frozen=True, gc=False, rename="camel"):
     """Who wrote a part of an object, and in which version of its API."""
 
@@ -141,4 +155,4 @@ def mutable(value: Json) -> dict[str, Any]:
     return cast(dict[str, Any], msgspec.json.decode(msgspec.json.encode(value)))
 
 
-learn(Meta, Object, JobObject, Service, PriorityClass)
+learn(Meta, Object, FiledObject, JobObject, Service, PriorityClass)

@@ -33,6 +33,7 @@ class ContainerStatus(Struct, frozen=True, gc=False, rename="camel"):
     ready: bool = False
     restart_count: int = 0
     state: ContainerState = ContainerState()
+    last_state: ContainerState = ContainerState()
 
 
 class PodCondition(Struct, frozen=True, gc=False, rename="camel"):

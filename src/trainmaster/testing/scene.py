@@ -31,6 +31,7 @@ from trainmaster.objects import timestamp
 from trainmaster.objects.meta import Json, Meta, Object, OwnerReference, Service, ServiceSpec, mutable
 from trainmaster.objects.pod import ContainerState, ContainerStatus, Pod, PodCondition, PodStatus, Terminated
 from trainmaster.objects.resource import PODS, SERVICES, Resource
+from trainmaster.testing import holdings
 from trainmaster.testing.fakeapi_store import merge
 
 _COMPANIONS = (
@@ -209,6 +210,10 @@ class Scene:
         held = Object(meta, _raw(spec), _raw(stands or {}))
         return replace(self, others={**self.others, (kind, meta.name): held})
 
+    def edited(self, kind: str, name: str, **changes: Any) -> Scene:
+        """An object after somebody changed it by hand, as by `kubectl patch`."""
+        return self._mended(kind, self.others[kind, name].metadata, changes)
+
     # What follows.
 
     @property
@@ -304,8 +309,7 @@ class Scene:
             made["spec"].setdefault("clusterIP", CLUSTER_IP)
             return replace(born, services={**self.services, name: msgspec.convert(made, Service)})
         assert (kind, name) not in self.others, f"a second {kind} {name}"
-        held = msgspec.json.decode(msgspec.json.encode(made), type=Object)
-        return replace(born, others={**self.others, (kind, name): held})
+        return replace(born, others={**self.others, (kind, name): holdings.stored(kind, made)})
 
     def _mended(self, kind: str, target: Meta, body: Json) -> Scene:
         if kind == "Pod":
@@ -314,9 +318,8 @@ class Scene:
             return self
         held = self.others[kind, target.name]
         assert held.metadata.uid == target.uid, f"{kind} {target.name} is another one by now"
-        merged = merge({"metadata": msgspec.to_builtins(held.metadata), "spec": held.at("spec") or {}}, body)
-        spec, meta = merged["spec"], msgspec.convert(merged["metadata"], Meta)
-        return replace(self, others={**self.others, (kind, target.name): Object(meta, _raw(spec), held.status)})
+        merged = holdings.stored(kind, merge(holdings.written(held), body))
+        return replace(self, others={**self.others, (kind, target.name): merged})
 
     def _annotated(self, target: Meta, body: Json) -> Scene:
         held = self.pods[target.name]

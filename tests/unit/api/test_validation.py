@@ -265,8 +265,10 @@ def test_policy_fields_must_have_their_type(spec: dict[str, Any], problem: str) 
     ("container", "problem"),
     [
         pytest.param({"command": "python"}, 'command: Invalid value: "python": must be of type array', id="command"),
-        pytest.param({"args": ["-n", 3]}, "args[1]: Invalid value: 3: must be of type string", id="argument"),
-        pytest.param({"image": 3}, "image: Invalid value: 3: must be of type string", id="image"),
+        pytest.param(
+            {"args": ["-n", 3]}, "args[1]: Invalid value: 3: must be of type string; put it in quotes", id="argument"
+        ),
+        pytest.param({"image": 3}, "image: Invalid value: 3: must be of type string; put it in quotes", id="image"),
         pytest.param({"env": {"A": "b"}}, 'env: Invalid value: {"A": "b"}: must be of type array', id="variables"),
         pytest.param(
             {"ports": [{"name": "p", "containerPort": 0}]},
@@ -301,7 +303,7 @@ def test_container_fields_must_have_their_type(container: dict[str, Any], proble
     [
         pytest.param(
             {"metadata": {"labels": {"version": 3}}},
-            "metadata.labels.version: Invalid value: 3: must be of type string",
+            "metadata.labels.version: Invalid value: 3: must be of type string; put it in quotes",
             id="label",
         ),
         pytest.param({"spec": "x"}, 'spec: Invalid value: "x": must be of type object', id="pod spec"),

@@ -1,4 +1,4 @@
-"""Objects beside pods and Services, by the one example there is: the autoscaler of an elastic PyTorchJob."""
+"""Objects beside pods and Services, by two examples: the autoscaler of an elastic PyTorchJob, what an MPIJob needs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from trainmaster.api.job import Job
 from trainmaster.engine import labels
 from trainmaster.engine.actions import Create, Patch, Stage
 from trainmaster.frameworks.jax import JAX
-from trainmaster.objects.meta import Meta, Object, OwnerReference
+from trainmaster.objects.meta import Json, Meta, Object, OwnerReference
 from trainmaster.objects.resource import CONFIG_MAPS, HORIZONTAL_POD_AUTOSCALERS
+from trainmaster.testing import holdings
 from trainmaster.testing.scene import UID, Scene, a_job, body, created, deleted
 
 METRICS = [
@@ -210,3 +211,62 @@ def test_nobody_is_bound_to_a_role_before_there_is_one() -> None:
 
     assert stages["Role"] == stages["ServiceAccount"] == Stage.COMPANIONS
     assert stages["Role"] < stages["RoleBinding"] < stages["Pod"]
+
+
+# Somebody's hand.
+
+
+ROLE_BINDING_SUBJECT = {"kind": "ServiceAccount", "name": "intruder", "namespace": "default"}
+
+
+def contents(scene: Scene) -> dict[tuple[str, str], Json]:
+    return {key: holdings.written(held) for key, held in scene.others.items()}
+
+
+def mpi(version: str = "v1") -> Scene:
+    return a_job("MPIJob", version=version).role("Launcher").role("Worker", 2).settled()
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "name", "change"),
+    [
+        pytest.param("v1", "ConfigMap", "job-config", {"data": {"hostfile": "nowhere slots=1"}}, id="a file, v1"),
+        pytest.param("v2beta1", "ConfigMap", "job-config", {"data": {"hostfile": ""}}, id="a file, v2beta1"),
+        pytest.param("v1", "ConfigMap", "job-config", {"data": {"kubexec.sh": None}}, id="a file that is gone"),
+        pytest.param("v1", "ConfigMap", "job-config", {"data": None}, id="all files"),
+        pytest.param("v1", "Role", "job-launcher", {"rules": []}, id="no rights"),
+        pytest.param("v1", "Role", "job-launcher", {"rules": [{"verbs": ["*"]}]}, id="other rights"),
+        pytest.param("v1", "RoleBinding", "job-launcher", {"subjects": [ROLE_BINDING_SUBJECT]}, id="others have them"),
+    ],
+)
+def test_what_somebody_has_changed_by_hand_is_mended(version: str, kind: str, name: str, change: Json) -> None:
+    scene = mpi(version)
+
+    altered = scene.edited(kind, name, **change)
+
+    patched = [(action.resource.kind, action.name) for action in altered.plan().actions if isinstance(action, Patch)]
+    assert patched == [(kind, name)]
+    assert contents(altered.settled()) == contents(scene)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "change"),
+    [
+        pytest.param("ConfigMap", "job-config", {"data": {"notes": "mine"}}, id="another file"),
+        pytest.param("Role", "job-launcher", {"metadata": {"labels": {"team": "a"}}}, id="a label"),
+    ],
+)
+def test_what_is_added_beside_our_own_is_left_there(kind: str, name: str, change: Json) -> None:
+    assert mpi().edited(kind, name, **change).plan().actions == ()
+
+
+def test_a_job_without_rights_to_give_does_not_mend_for_ever() -> None:
+    scene = a_job("MPIJob", version="v1").role("Launcher").settled()
+
+    assert scene.edited("Role", "job-launcher", rules=None).plan().actions == ()
+
+
+def test_keys_are_made_once_whatever_becomes_of_them() -> None:
+    scene = mpi("v2beta1").edited("Secret", "job-ssh", data={"ssh-privatekey": "", "ssh-publickey": ""})
+
+    assert scene.plan().actions == ()

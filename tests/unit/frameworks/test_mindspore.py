@@ -135,6 +135,32 @@ def test_without_a_scheduler_there_is_no_service_and_no_variable(role: str) -> N
     assert env_of(body(plan, f"j-{role.lower()}-0")) == []
 
 
+@pytest.mark.parametrize("schedulers", [None, 0])
+def test_the_name_of_a_job_without_a_service_may_begin_with_a_digit(schedulers: int | None) -> None:
+    scene = a_job("MSJob", "2024-resnet").role("Worker")
+
+    if schedulers is not None:
+        scene = scene.role("Scheduler", schedulers)
+
+    assert scene.problems == []
+    assert created(scene.plan(), SERVICES) == []
+
+
+def test_the_name_of_a_job_with_a_service_must_begin_with_a_letter() -> None:
+    scene = a_job("MSJob", "2024-resnet").role("Scheduler").role("Worker", 2)
+
+    [problem] = scene.problems
+
+    assert problem.startswith('metadata.name: Invalid value: "2024-resnet": should match: ^[a-z](')
+
+
+@pytest.mark.parametrize("name", ["-resnet", "resnet-", "Resnet", "res.net", "r" * 64])
+def test_any_name_must_be_one_that_pods_may_have(name: str) -> None:
+    scene = a_job("MSJob", name).role("Worker")
+
+    assert [problem.path for problem in scene.reading.problems] == ["metadata.name"]
+
+
 def test_only_the_training_container_gets_variables_and_after_its_own() -> None:
     mine = {**MAIN, "env": [{"name": "GLOG_v", "value": "1"}]}
     side = {"name": "side", "image": "example/side:1"}

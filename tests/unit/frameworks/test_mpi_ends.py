@@ -253,6 +253,64 @@ def test_workers_that_end_before_the_launcher_could_start_fail_the_job_and_it_sa
     )
 
 
+STRANDED = "MPIJob default/job has failed: 1 Worker replica(s) failed before the launcher could start"
+
+
+def waiting(version: str, restart: str | None = None, *, compat: bool = False) -> Scene:
+    """A job whose launcher waits for its workers."""
+    waits = {"launcherCreationPolicy": "WaitForWorkersReady"} if version == "v2beta1" else {}
+    return mpi(version, 2, restart, **waits).having(compat_2021=compat).pod("Worker", 0).pod("Worker", 1)
+
+
+@pytest.mark.parametrize(
+    ("scene", "message"),
+    [
+        pytest.param(waiting("v2beta1"), STRANDED, id="v2beta1"),
+        pytest.param(waiting("v2beta1", "OnFailure", compat=True), STRANDED, id="v2beta1, compat, OnFailure"),
+        pytest.param(waiting("v1", compat=True), STRANDED, id="v1, compat"),
+        pytest.param(waiting("v1", "ExitCode", compat=True), STRANDED, id="v1, compat, ExitCode"),
+        pytest.param(waiting("v1"), "MPIJob job is failed because 1 Worker replica(s) failed.", id="v1"),
+    ],
+)
+def test_a_worker_that_fails_for_good_while_the_launcher_waits_for_it_fails_the_job(scene: Scene, message: str) -> None:
+    scene = scene.pod("Worker", 0, "Failed", exit_code=7)
+
+    assert (end(scene).reason, end(scene).message) == ("MPIJobFailed", message)
+
+
+@pytest.mark.parametrize(
+    "scene",
+    [
+        pytest.param(waiting("v2beta1", "OnFailure"), id="v2beta1, OnFailure"),
+        pytest.param(waiting("v1", "OnFailure"), id="v1, OnFailure"),
+        pytest.param(waiting("v1alpha2", compat=True), id="v1alpha2, compat"),
+    ],
+)
+def test_a_worker_that_is_replaced_is_waited_for(scene: Scene) -> None:
+    made = scene.pod("Worker", 0, "Failed", exit_code=7).plan()
+
+    assert (made.status.is_finished, deleted(made)) == (False, ["job-worker-0"])
+
+
+@pytest.mark.parametrize(
+    "scene",
+    [pytest.param(waiting("v2beta1"), id="v2beta1"), pytest.param(waiting("v1", compat=True), id="v1, compat")],
+)
+def test_a_worker_that_somebody_deletes_while_the_launcher_waits_is_made_again(scene: Scene) -> None:
+    leaving = scene.pod("Worker", 0, "Running", terminating=True)
+
+    assert not leaving.plan().status.is_finished
+    assert "job-worker-0" in created(leaving.after().gone("Worker", 0).plan())
+
+
+def test_a_job_whose_workers_failed_at_once_says_that_it_never_ran_before_it_says_how_it_ended() -> None:
+    scene = waiting("v2beta1").pod("Worker", 0, "Failed", exit_code=7)
+
+    conditions = [(condition.type, condition.status) for condition in scene.plan().status.conditions]
+
+    assert conditions == [("Created", "True"), ("Running", "False"), ("Failed", "True")]
+
+
 @pytest.mark.parametrize("version", ["v1", "v2beta1"])
 def test_workers_that_end_after_the_launcher_began_are_left_to_mpirun(version: str) -> None:
     scene = running(version).pod("Worker", 0, "Succeeded", exit_code=0)

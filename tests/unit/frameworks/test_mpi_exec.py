@@ -187,6 +187,32 @@ def test_the_remote_shell_enters_the_main_container_or_the_first(chosen: Json, e
     assert called == f"<exec><w><--container><{entered}><--></bin/sh><-c><date>"
 
 
+@pytest.mark.parametrize(
+    ("containers", "mounts"),
+    [
+        pytest.param([main(), {"name": "train"}], [["mpi-job-config"], ["mpi-job-config"]], id="second"),
+        pytest.param([{"name": "train"}, main()], [["mpi-job-config"], []], id="first"),
+        pytest.param(
+            [main(), {"name": "train", "volumeMounts": [{"name": "own", "mountPath": "/etc/mpi/"}]}],
+            [["mpi-job-config"], ["own"]],
+            id="second, where the user has put something",
+        ),
+    ],
+)
+@pytest.mark.parametrize("version", ["v1", "v1alpha2"])
+def test_open_mpi_finds_the_remote_shell_in_the_main_container_of_every_worker(
+    version: str, containers: list[Json], mounts: list[list[str]]
+) -> None:
+    declared = [{"image": "x", **container} for container in containers]
+    scene = a_job("MPIJob", version=version, mainContainer="train").role("Launcher").role("Worker", containers=declared)
+
+    worker = pod(scene, "worker-0")
+
+    found = [c.get("volumeMounts", []) for c in worker["spec"]["containers"]]
+    assert [[mount["name"] for mount in of_one] for of_one in found] == mounts
+    assert [volume["name"] for volume in worker["spec"]["volumes"]] == ["mpi-job-config"]
+
+
 def test_the_remote_shell_does_not_trace_itself_into_the_jobs_log() -> None:
     script = files(mpi())["kubexec.sh"]
 

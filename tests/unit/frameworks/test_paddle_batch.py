@@ -7,6 +7,7 @@ from tests.unit.frameworks.paddle_jobs import CONTAINERS, a_paddle, env_of, the_
 
 from trainmaster import frameworks
 from trainmaster.api import schema
+from trainmaster.frameworks import paddle_batch_contract as contract
 from trainmaster.frameworks.paddle_batch import PaddleBatch
 from trainmaster.objects.resource import SERVICES
 from trainmaster.testing.scene import body, created
@@ -172,6 +173,22 @@ def test_under_service_a_pod_is_known_by_its_name_and_declares_its_port():
     assert "hostNetwork" not in pod["spec"]
 
 
+def test_by_address_a_pod_declares_the_port_of_its_job():
+    scene = a_paddle(worker=1)
+
+    [container] = the_pod(scene)["spec"]["containers"]
+
+    assert container["ports"] == [{"containerPort": contract.first_port(scene.job)}]
+
+
+def test_a_pod_that_is_on_the_nodes_network_anyway_takes_no_port_of_the_node():
+    scene = a_paddle().role("worker", 1, hostNetwork=True)
+
+    [container] = the_pod(scene)["spec"]["containers"]
+
+    assert "ports" not in container
+
+
 def test_under_host_a_pod_is_on_the_nodes_network_and_still_resolves_services():
     scene = a_paddle(worker=1, intranet="Host")
 
@@ -315,6 +332,33 @@ def test_an_unknown_policy_is_accepted_and_named(policy, hint):
 
     assert advice.reason == "UnknownPolicy"
     assert advice.message == f"spec.cleanPodPolicy {policy} is not known, so all pods are kept; {hint}"
+
+
+@pytest.mark.parametrize(
+    ("intranet", "hint"),
+    [
+        pytest.param("service", "did you mean Service?", id="lower case"),
+        pytest.param("HostNetwork", "write one of PodIP, Service, Host", id="anything"),
+    ],
+)
+def test_an_unknown_intranet_is_accepted_and_named(intranet, hint):
+    [advice] = a_paddle(worker=1, intranet=intranet).reading.advice
+
+    assert advice.reason == "UnknownIntranet"
+    assert advice.message == f"spec.intranet {intranet} is not known, so PodIP is taken; {hint}"
+
+
+@pytest.mark.parametrize("intranet", ["", "PodIP", "Service", "Host"])
+def test_the_known_intranets_need_no_advice(intranet):
+    assert a_paddle(worker=1, intranet=intranet).reading.advice == ()
+
+
+@pytest.mark.parametrize("role", ["ps", "PS", "heter"])
+def test_a_role_that_is_null_is_a_role_that_the_job_lacks(role):
+    scene = a_paddle(worker=1).spec(**{role: None})
+
+    assert scene.problems == []
+    assert list(scene.job.replicas) == ["worker"]
 
 
 def test_a_claim_of_another_namespace_is_told_to_be_out_of_reach():

@@ -18,7 +18,7 @@ def test_the_coordinator_waits_for_every_name_of_the_job_after_the_users_own_ini
     assert (coordinator["name"], coordinator["image"]) == ("coord-paddle", "docker.io/library/alpine:3.10")
     assert coordinator["imagePullPolicy"] == "IfNotPresent"
     assert coordinator["command"][:2] == ["sh", "-c"]
-    assert coordinator["command"][3:] == ["job", "", "ps=1", "worker=2"]
+    assert coordinator["command"][3:] == ["job", "ps=0-0", "worker=0-1"]
 
 
 @pytest.mark.parametrize(
@@ -32,12 +32,41 @@ def test_there_is_no_coordinator_without_an_image_nor_for_those_who_go_on_withou
     assert "initContainers" not in the_pod(scene)["spec"]
 
 
-def test_a_pod_that_is_made_again_does_not_wait_for_those_that_are_done():
-    scene = a_paddle(ps=1, worker=2).all("Running").pod("worker", 0, "Succeeded").gone("worker", 1)
+@pytest.mark.parametrize(
+    ("done", "awaited"),
+    [
+        pytest.param((), ["worker=0-4"], id="nobody"),
+        pytest.param((0,), ["worker=1-4"], id="first"),
+        pytest.param((4,), ["worker=0-3"], id="last"),
+        pytest.param((1, 3), ["worker=0-0", "worker=2-2", "worker=4-4"], id="every other"),
+        pytest.param((1, 2, 3), ["worker=0-0", "worker=4-4"], id="several in a row"),
+    ],
+)
+def test_a_pod_that_is_made_again_does_not_wait_for_those_that_are_done(done, awaited):
+    scene = a_paddle(ps=1, worker=5).all("Running").gone("ps", 0)
+    for index in done:
+        scene = scene.pod("worker", index, "Succeeded")
 
-    [coordinator] = the_pod(scene, "job-worker-1")["spec"]["initContainers"]
+    [coordinator] = the_pod(scene, "job-ps-0")["spec"]["initContainers"]
 
-    assert coordinator["command"][3:] == ["job", "job-worker-0", "ps=1", "worker=2"]
+    assert coordinator["command"][3:] == ["job", "ps=0-0", *awaited]
+
+
+def test_those_that_are_done_are_not_waited_for_after_their_pods_were_removed():
+    scene = a_paddle(ps=1, worker=2).all("Running").pod("worker", 0, "Succeeded")
+    later = scene.after().gone("worker", 0).gone("ps", 0)
+
+    [coordinator] = the_pod(later, "job-ps-0")["spec"]["initContainers"]
+
+    assert coordinator["command"][3:] == ["job", "ps=0-0", "worker=1-1"]
+
+
+def test_ten_thousand_names_fit_into_the_arguments_of_a_process():
+    scene = a_paddle(worker=10000)
+
+    [coordinator] = the_pod(scene)["spec"]["initContainers"]
+
+    assert coordinator["command"][3:] == ["job", "worker=0-9999"]
 
 
 def coordinated(scene: Scene, **tools: str) -> subprocess.CompletedProcess[str]:
@@ -75,6 +104,14 @@ def test_the_script_asks_for_every_name_once_a_second_until_it_is_there():
         "sleep 1",
         "sleep 2",
     ]
+
+
+def test_the_script_asks_for_the_first_and_the_last_of_every_range_and_nobody_else():
+    scene = a_paddle(ps=2, worker=5).all("Running").pod("worker", 3, "Succeeded").gone("worker", 0)
+
+    ended = coordinated(scene, getent='asked="$asked $2"', nslookup="false", sleep='echo "$asked"')
+
+    assert ended.stdout == " job-ps-0 job-ps-1 job-worker-0 job-worker-1 job-worker-2 job-worker-4\n"
 
 
 def test_the_script_goes_on_without_a_name_that_a_thousand_tries_have_not_found():

@@ -68,6 +68,49 @@ def test_by_address_it_holds_the_addresses_and_one_port_for_the_job():
     }
 
 
+def test_replicas_that_share_their_machines_address_are_told_apart_by_name():
+    scene = a_paddle(ps=2, worker=1).all("Pending", ip="127.0.0.1").served()
+
+    data = data_of(scene)
+
+    port = data["PADDLE_PORT"]
+    assert data["PADDLE_PSERVERS_IP_PORT_LIST"] == f"job-ps-0:{port},job-ps-1:{port}"
+    assert data["PADDLE_TRAINER_ENDPOINTS"] == f"job-worker-0:{port}"
+    assert data["PADDLE_TRAINERS"] == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        pytest.param({"intranet": "Service"}, id="intranet"),
+        pytest.param({"withGloo": 2}, id="gloo"),
+    ],
+)
+def test_an_edit_of_how_they_reach_each_other_is_not_for_processes_that_live_by_it(edit):
+    scene = opened(a_paddle(ps=1, worker=2, withGloo=1))
+
+    edited = scene.spec(**edit)
+
+    assert written(edited) == []
+    assert deleted(edited.plan(), CONFIG_MAPS) == []
+
+
+def test_an_edit_of_how_they_reach_each_other_counts_while_nobody_has_read_it():
+    scene = opened(a_paddle(worker=2), "Pending")
+
+    [data] = written(scene.spec(intranet="Service"))
+
+    assert data["PADDLE_TRAINERS"] == "job-worker-0,job-worker-1"
+
+
+def test_a_pod_that_comes_back_with_another_address_is_written_down_though_the_job_was_not_edited():
+    scene = opened(a_paddle(worker=2)).pod("worker", 1, "Running", ip="10.0.0.9")
+
+    [data] = written(scene)
+
+    assert data["PADDLE_TRAINERS"] == "10.0.0.1,10.0.0.9"
+
+
 def test_by_service_it_holds_names_and_the_port_of_the_services():
     data = data_of(addressed(a_paddle(ps=2, worker=2, heter=1, intranet="Service")))
 

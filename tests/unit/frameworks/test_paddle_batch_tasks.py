@@ -36,6 +36,47 @@ def test_pods_are_named_after_their_tasks():
     assert created(COLLECTIVE.plan()) == ["job-gpu-1-0", "job-xpu-22-0", "job-xpu-22-1"]
 
 
+def test_tasks_may_bear_the_names_of_status_fields():
+    scene = tasked("Collective", a_task("mode"), a_task("phase", 2)).all("Running")
+
+    report = scene.plan().status.report
+
+    assert (report["phase"], report["mode"]) == ("Running", "Collective")
+    assert {task: stands["ready"] for task, stands in report["tasks"].items()} == {"mode": "1/1", "phase": "2/2"}
+
+
+@pytest.mark.parametrize(
+    ("job", "task", "problem"),
+    [
+        pytest.param(
+            "resnet",
+            "t" * 60,
+            f'spec.tasks[{"t" * 60}].name: Invalid value: "{"t" * 60}": its replica resnet-{"t" * 60}-0'
+            " has more than 63 characters; use a name of at most 54",
+            id="task",
+        ),
+        pytest.param(
+            "j" * 60,
+            "worker",
+            f'metadata.name: Invalid value: "{"j" * 60}": its replica {"j" * 60}-worker-0'
+            " has more than 63 characters; use a name of at most 54",
+            id="job",
+        ),
+        pytest.param(
+            "j" * 59,
+            "t" * 60,
+            f'spec.tasks[{"t" * 60}].name: Invalid value: "{"t" * 60}": its replica {"j" * 59}-{"t" * 60}-0'
+            " has more than 63 characters; use a name of at most 30",
+            id="both",
+        ),
+    ],
+)
+def test_of_two_names_that_are_too_long_together_the_longer_is_to_give_way(job, task, problem):
+    scene = tasked("Collective", a_task(task)).meta(name=job)
+
+    assert scene.problems == [problem]
+
+
 def test_in_collective_mode_all_are_trainers_numbered_through():
     found = [who(COLLECTIVE, pod) for pod in created(COLLECTIVE.plan())]
 
@@ -147,7 +188,7 @@ def test_in_order_a_task_starts_when_those_before_it_have_addresses():
         ),
         pytest.param(
             tasked("Single", a_task("a"), a_task(7)),
-            "spec.tasks[1].name: Invalid value: 7: must be of type string",
+            "spec.tasks[1].name: Invalid value: 7: must be of type string; put it in quotes",
             id="a number for a name",
         ),
         pytest.param(

@@ -40,3 +40,13 @@ def test_dns_1035_labels_are_names(name: str) -> None:
 )
 def test_other_strings_are_not(name: str) -> None:
     assert not names.is_dns_1035(name)
+
+
+@pytest.mark.parametrize("name", ["a", "0", "2024-resnet", "00test", "a" * 63])
+def test_labels_may_begin_with_a_digit(name: str) -> None:
+    assert names.is_label(name)
+
+
+@pytest.mark.parametrize("name", ["", "-test", "test-", "Test", "a.b", "test\n", "a" * 64])
+def test_other_strings_are_no_labels(name: str) -> None:
+    assert not names.is_label(name)
