@@ -86,13 +86,15 @@ async def make_namespace(client: Client, name: str) -> None:
     await until(lambda: client.list(ACCOUNTS, name), lambda page: bool(page.items))
 
 
-async def until(look: Callable[[], Awaitable[T]], is_enough: Callable[[T], bool], *, patience: float = 600.0) -> T:
+async def until(
+    look: Callable[[], Awaitable[T]], is_enough: Callable[[T], bool], *, patience: float = 600.0, every: float = 0.1
+) -> T:
     """Looks again and again, for a cluster that is somebody else's tells nothing on its own."""
     async with asyncio.timeout(patience):
         while True:
             if is_enough(found := await look()):
                 return found
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(every)
 
 
 def a_pod(name: str) -> dict[str, Any]:

@@ -95,13 +95,13 @@ class Kubelets:
         if action == "delete":
             await self._client.delete(PODS, meta["name"], meta["namespace"], uid=meta["uid"], grace_seconds=0)
             return
-        body = {"metadata": {"uid": meta["uid"]}, "status": _status(pod, is_over=action == "end")}
+        body = {"metadata": {"uid": meta["uid"]}, "status": status_of(pod, is_over=action == "end")}
         await self._client.patch(PODS, meta["name"], body, meta["namespace"], "status")
         if action == "start" and isfinite(self._seconds):
             asyncio.get_running_loop().call_later(self._seconds, self._queue.put_nowait, ("end", pod))
 
 
-def _status(pod: dict[str, Any], *, is_over: bool) -> dict[str, Any]:
+def status_of(pod: dict[str, Any], *, is_over: bool) -> dict[str, Any]:
     now = _now()[:19] + "Z"
     state = {"terminated": {"exitCode": 0, "reason": "Completed", "finishedAt": now}}
     ready = "False" if is_over else "True"

@@ -24,6 +24,11 @@ def median(values: Sequence[float]) -> float:
     return statistics.median(values)
 
 
+def medians(rounds: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Of each figure over all rounds."""
+    return {name: median([one[name] for one in rounds]) for name in rounds[0]}
+
+
 def rounded(value: Any) -> Any:
     """Three significant digits are all that a measurement like this has."""
     if isinstance(value, float):

@@ -1,7 +1,8 @@
 """The operator on a real control plane with pretended kubelets: many small jobs, and one large.
 
 Beside it a floor: the same pods and services, as the operator made them, POSTed by the same client and nothing else.
-Operator and floor take turns, so that whatever else the machine does, and the server's own warming up, hits both.
+The operator has ended by then, as it would look at them too. The two take turns, so that whatever else the machine
+does, and the server's own warming up, hits both.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import socket
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tools.kubernetes.controlplane import control_plane
 
@@ -32,7 +33,12 @@ AT_ONCE = 16
 QUIET = 5.0
 """Seconds for the control plane to be done with what it was given."""
 
+STILL = 3.0
+"""Seconds without a write after which an operator is done with what it was given."""
+
 PATIENCE = 600.0
+T = TypeVar("T")
+R = TypeVar("R")
 _REQUEST = re.compile(r'trainmaster_api_requests_total{code="(\d+)",resource="(\w+)",verb="(\w+)"} ([\d.]+)')
 _WRITES = ("POST", "PUT", "PATCH", "DELETE")
 
@@ -60,19 +66,33 @@ class Operator:
     def writes(self) -> Counter[str]:
         """Requests so far that change something and were agreed to, by verb and resource."""
         with urllib.request.urlopen(self.metrics, timeout=10) as answer:
-            rows = _REQUEST.findall(answer.read().decode())
-        return Counter({f"{verb} {what}": int(float(n)) for code, what, verb, n in rows if verb in _WRITES})
+            return writes_in(answer.read().decode())
+
+    def settle(self) -> None:
+        """Returns when it writes nothing any more: events are written after everything else."""
+        before, seen = -1, self.writes().total()
+        while before != seen:
+            time.sleep(STILL)
+            before, seen = seen, self.writes().total()
+
+
+def writes_in(metrics: str) -> Counter[str]:
+    found = Counter[str]()
+    for code, resource, verb, count in _REQUEST.findall(metrics):
+        if verb in _WRITES and code.startswith("2"):
+            found[f"{verb} {resource}"] += int(float(count))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
     made: float
     done: float
-    floor_made: float
-    floor_done: float
     cpu: float
     memory: float
     writes: Counter[str]
+    floor_made: float = 0.0
+    floor_done: float = 0.0
 
 
 def run() -> Result:
@@ -120,28 +140,34 @@ async def _install(kubeconfig: Path) -> None:
     async with connected(kubeconfig) as client:
         for crd in crds(frameworks.BUILT_IN):
             await client.create(CUSTOM_RESOURCE_DEFINITIONS, crd)
+        await until(lambda: client.list(CUSTOM_RESOURCE_DEFINITIONS), _are_established)
+
+
+def _are_established(page: Page[dict[str, Any]]) -> bool:
+    conditions = [crd.get("status", {}).get("conditions") or () for crd in page.items]
+    return all(("Established", "True") in [(one["type"], one["status"]) for one in held] for held in conditions)
 
 
 def _round(kubeconfig: Path, shape: Shape, namespace: str) -> Round:
     """A fresh operator each time: memory only grows."""
     with operator(kubeconfig, *shape.flags) as running:
-        return asyncio.run(_compared(kubeconfig, running, shape, namespace))
+        found = asyncio.run(_operated(kubeconfig, running, shape, namespace))
+    floor_made, floor_done = asyncio.run(_floor(kubeconfig, namespace))
+    return replace(found, floor_made=floor_made, floor_done=floor_done)
 
 
-async def _compared(kubeconfig: Path, running: Operator, shape: Shape, namespace: str) -> Round:
+async def _operated(kubeconfig: Path, running: Operator, shape: Shape, namespace: str) -> Round:
     async with connected(kubeconfig) as client:
         await make_namespace(client, namespace)
-        await _warm(client, namespace)
+        await _warm(client, running, namespace)
         cpu, before = cpu_seconds(running.pid), await asyncio.to_thread(running.writes)
         started = time.perf_counter()
         await post(client, job_resource(), [a_job(f"j{n}", shape.replicas) for n in range(shape.jobs)], namespace)
         made = await _until_made(client, namespace, shape.jobs * shape.replicas, started)
         done = await _until_done(client, namespace, shape.jobs, started)
+        await asyncio.to_thread(running.settle)
         writes = await asyncio.to_thread(running.writes) - before
-        cpu = cpu_seconds(running.pid) - cpu
-        memory = memory_mb(running.pid)
-        floor_made, floor_done = await _floor(client, namespace)
-    return Round(made, done, floor_made, floor_done, cpu, memory, writes)
+        return Round(made, done, cpu_seconds(running.pid) - cpu, memory_mb(running.pid), writes)
 
 
 def _summary(shape: Shape, rounds: list[Round]) -> Result:
@@ -164,16 +190,22 @@ def _summary(shape: Shape, rounds: list[Round]) -> Result:
     }
 
 
-async def _warm(client: Client, namespace: str) -> None:
+async def _warm(client: Client, running: Operator, namespace: str) -> None:
     """One job through the whole way: caches are filled, connections open."""
     await client.create(job_resource(), a_job("warm", 1), namespace)
     await _until_done(client, namespace, 1, 0)
     await client.delete(job_resource(), "warm", namespace)
     await until(lambda: client.list(PODS, namespace), lambda page: not page.items)
+    await asyncio.to_thread(running.settle)
 
 
-async def _floor(client: Client, namespace: str) -> tuple[float, float]:
+async def _floor(kubeconfig: Path, namespace: str) -> tuple[float, float]:
     """What the operator made, made again elsewhere, as fast as the client can: until all exists, until all is over."""
+    async with connected(kubeconfig) as client:
+        return await _made_again(client, namespace)
+
+
+async def _made_again(client: Client, namespace: str) -> tuple[float, float]:
     pods, services = [(await client.list(kind, namespace)).items for kind in (PODS, SERVICES)]
     await until(lambda: client.list(PODS, namespace), _are_over)
     await asyncio.sleep(QUIET)
@@ -213,18 +245,23 @@ def _without_token(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 async def post(client: Client, resource: Resource, bodies: list[dict[str, Any]], namespace: str) -> list[Any]:
-    """All of them, a few at a time; gives what the server answered, in that order."""
-    numbers = iter(enumerate(bodies))
-    answers: list[Any] = [None] * len(bodies)
+    """All of them; gives what the server answered, in that order."""
+    return await with_each(bodies, lambda body: client.create(resource, body, namespace))
+
+
+async def with_each(items: Iterable[T], act: Callable[[T], Awaitable[R]]) -> list[R]:
+    """A few at a time; gives the results in order."""
+    waiting = iter(enumerate(items))
+    results: dict[int, R] = {}
 
     async def work() -> None:
-        for index, body in numbers:
-            answers[index] = await client.create(resource, body, namespace)
+        for index, item in waiting:
+            results[index] = await act(item)
 
     async with asyncio.TaskGroup() as group:
         for index in range(AT_ONCE):
             group.create_task(work(), name=f"worker {index}")
-    return answers
+    return [results[index] for index in sorted(results)]
 
 
 async def _until_made(client: Client, namespace: str, count: int, started: float) -> float:

@@ -19,8 +19,8 @@ Three things to try next:
 """
 
 INSTEAD = (
-    "make demo: PyTorch could not be installed: check the network, or name a mirror in PIP_INDEX_URL. "
-    "Without PyTorch: .venv/bin/trainmaster run examples/01-ring"
+    "make demo: PyTorch could not be installed: check the network (PIP_INDEX_URL names a mirror) and the room on disk "
+    "(XDG_CACHE_HOME names another place). Without PyTorch: .venv/bin/trainmaster run examples/01-ring"
 )
 BROKEN_OFF = "make demo: interrupted while PyTorch was being installed; make demo goes on with it"
 

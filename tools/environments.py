@@ -127,8 +127,14 @@ def _parsed(name: str, entry: object) -> Recipe:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as lock:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = path.open("w")
+    except OSError as error:
+        raise Unavailable(
+            f"environments cannot be kept in {path.parent}: {error.strerror}; name another place in XDG_CACHE_HOME"
+        ) from error
+    with lock:
         os.set_inheritable(lock.fileno(), True)  # pip may outlive us when we are killed: the lock is its as well
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

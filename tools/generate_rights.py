@@ -14,7 +14,7 @@ from trainmaster.api.framework import Framework
 from trainmaster.api.settings import Settings
 from trainmaster.engine import gang
 from trainmaster.objects.meta import Json
-from trainmaster.operator.install import HOME, NAME, Installation, manifests, rules
+from trainmaster.operator.install import HOME, NAME, PARTS, Installation, manifests, rules
 
 NAMESPACE, WATCHED = "HELM-NAMESPACE", "HELM-WATCHED"
 PLACE: dict[str, Any] = {"namespace": NAMESPACE, "name_outside": f"{NAME}-{NAMESPACE}"}
@@ -31,9 +31,16 @@ HELPERS = """\
 {{- end -}}
 {{- end }}
 
-{{/* The name of what lies beyond the release's namespace, where it would meet what another release has there. */}}
+{{/* The name of what lies beyond the release's namespace, where it would meet what another release has there.
+A namespace that ends like one of our names goes before a dot, which no namespace has in it. */}}
 {{- define "trainmaster.nameOutside" -}}
-{{- if eq .Release.Namespace "HELM-HOME" -}}trainmaster{{- else -}}trainmaster-{{ .Release.Namespace }}{{- end -}}
+{{- if eq .Release.Namespace "HELM-HOME" -}}
+trainmaster
+{{- else if regexMatch "(^|-)(HELM-PARTS)$" .Release.Namespace -}}
+{{ .Release.Namespace }}.trainmaster
+{{- else -}}
+trainmaster-{{ .Release.Namespace }}
+{{- end -}}
 {{- end }}
 
 {{/* Whether any of these kinds is enabled: (list . "TFJob" "PyTorchJob"). */}}
@@ -52,7 +59,7 @@ def helpers(frameworks: tuple[Framework, ...]) -> str:
     outside = next(i for i in manifests(Installation(frameworks, watch_namespace=WATCHED)) if _is(i, "outside"))
     return "\n".join(
         (
-            HELPERS.replace("HELM-HOME", HOME),
+            HELPERS.replace("HELM-HOME", HOME).replace("HELM-PARTS", "|".join(PARTS)),
             _pod_groups(),
             _define("rules", _rules_text(frameworks)),
             _define("outside", _conditional(frameworks, outside["rules"], "outside")),

@@ -14,7 +14,7 @@ from trainmaster.operator.install import Installation, manifests
 
 FAILURE = "HELM-FAILURE"
 RULES = re.compile(r"^(?P<indent> *)- HELM-RULES\n", re.MULTILINE)
-EXPRESSION = re.compile(r"^(?P<indent> *)- HELM-EXPRESSION\n", re.MULTILINE)
+EXPRESSIONS = re.compile(r"^(?P<indent> *)- HELM-EXPRESSIONS\n", re.MULTILINE)
 VALUES = {FAILURE: "{{ .Values.webhooks.failurePolicy }}", WATCHED: "{{ .Values.watchNamespace }}"}
 
 
@@ -42,11 +42,16 @@ def _registration(frameworks: tuple[Framework, ...], item: Json) -> str:
     held = mutable(item)
     [webhook] = held["webhooks"]
     rules, webhook["rules"] = webhook["rules"], ["HELM-RULES"]
-    expressions = webhook["namespaceSelector"]["matchExpressions"]
-    watched, expressions[-1] = expressions[-1], "HELM-EXPRESSION"
+    selector = webhook["namespaceSelector"]
+    expressions, selector["matchExpressions"] = selector["matchExpressions"], ["HELM-EXPRESSIONS"]
     text = RULES.sub(lambda match: _rules(frameworks, rules, match["indent"]), yaml_text(held))
-    confined = yaml_text([watched])
-    return EXPRESSION.sub(lambda match: _when(".Values.watchNamespace", _indented(confined, match["indent"])), text)
+    return EXPRESSIONS.sub(lambda match: _expressions(expressions, match["indent"]), text)
+
+
+def _expressions(expressions: list[Json], indent: str) -> str:
+    """The last names the watched namespace, those before it all but our own."""
+    not_ours, watched = (_indented(yaml_text(part), indent) for part in (expressions[:-1], expressions[-1:]))
+    return _when("ne .Values.watchNamespace .Release.Namespace", not_ours) + _when(".Values.watchNamespace", watched)
 
 
 def _rules(frameworks: tuple[Framework, ...], rules: Iterable[Json], indent: str) -> str:

@@ -53,7 +53,7 @@ def test_a_job_is_started_followed_and_ended(kind):
     status = job_of(api, job)["status"]
     assert status["startTime"]
     assert status["completionTime"]
-    assert {f"{kind}Succeeded", "SuccessfulCreatePod", "SuccessfulCreateService"} <= set(reasons(api))
+    assert {f"{kind}Succeeded", "SuccessfulCreatePod"} <= set(reasons(api))
 
 
 def test_a_job_of_four_replicas_costs_at_most_fourteen_writes():

@@ -111,8 +111,7 @@ def test_events_name_the_kind_and_the_name_of_what_was_made():
     clock.run(main())
 
     told = {(event["reason"], event["message"]) for event in api.objects(EVENTS)}
-    assert ("SuccessfulCreatePod", "Created pod: job-worker-0") in told
-    assert ("SuccessfulCreateService", "Created service: job-worker-0") in told
+    assert ("SuccessfulCreatePod", "Created pod: job-worker-0; service: job-worker-0") in told
 
 
 def config_map_of(uid: str = "") -> dict[str, object]:

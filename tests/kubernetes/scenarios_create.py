@@ -470,7 +470,14 @@ def create_workloads(api: Api) -> None:
         "own selector": a_batch_job(spec__selector={"matchLabels": {"a": "b"}}),
         "no template": a_batch_job(spec__template=None),
     }
-    sets = {"plain": changed(a_deployment("plain"), kind="StatefulSet", spec__serviceName="x")}
+    plain = changed(a_deployment("plain"), kind="StatefulSet", spec__serviceName="x")
+    mounts = [{"name": "data", "mountPath": "/data"}]
+    claim = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
+    claiming = changed(plain, metadata__name="claiming", spec__volumeClaimTemplates=[claim])
+    sets = {
+        "plain": plain,
+        "mounts its claims": changed(claiming, spec__template__spec__containers__0__volumeMounts=mounts),
+    }
     post_each(api, DEPLOYMENTS, deployments)
     post_each(api, BATCH_JOBS, jobs)
     post_each(api, STATEFUL_SETS, sets)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.kubernetes.exchange import Api
 from tests.kubernetes.scenario import Scenarios
 from tests.kubernetes.specimens import CONFIG_MAPS, DEPLOYMENTS, LEASES, PODS, a_config_map, a_lease
@@ -65,11 +67,17 @@ def paths(api: Api) -> None:
     api.send("GET", "/version", label="/version", arrange=sorted)
 
 
+def _kind_of(body: Any) -> Any:
+    return body["kind"]
+
+
 @SCENARIOS
 def credentials(api: Api) -> None:
     api.send("GET", PODS, label="wrong token", headers={"Authorization": "Bearer wrong"})
     api.send("GET", PODS, label="no token", headers={"Authorization": ""})
     api.send("GET", PODS, label="not a bearer", headers={"Authorization": "Basic eDp5"})
+    for form in ("bearer {}", "BEARER {}", "Bearer {} more", "Bearer  {}", "Bearer{}", "Bearer", "{}"):
+        api.send("GET", PODS, label=form, headers={"Authorization": form.format(api.token)}, arrange=_kind_of)
     api.send("GET", "/healthz", label="health without token", headers={"Authorization": ""})
     api.send("GET", "/version", label="version without token", headers={"Authorization": ""}, arrange=sorted)
 

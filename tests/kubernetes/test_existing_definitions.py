@@ -30,6 +30,9 @@ class Old(NamedTuple):
     versions: tuple[str, ...] = ("v1",)
     """The last is the one that is stored."""
 
+    api: str = "v1"
+    """Of the definition itself."""
+
     @property
     def name(self):
         return f"{self.plural}.{self.group}"
@@ -52,9 +55,9 @@ OLD = {
     "PaddleJob of paddle-operator": Old("batch.paddlepaddle.org", "PaddleJob", "paddlejobs", spec_of(PADDLE)),
     "MSJob of ms-operator": Old("mindspore.gitee.com", "MSJob", "msjobs", spec_of(a_small("MSJob"))),
     "XGBoostJob of xgboost-operator": Old(
-        "xgboostjob.kubeflow.org", "XGBoostJob", "xgboostjobs", spec_of(a_small("XGBoostJob"))
+        "xgboostjob.kubeflow.org", "XGBoostJob", "xgboostjobs", spec_of(a_small("XGBoostJob")), api="v1beta1"
     ),
-    "MXJob of mxnet-operator": Old("kubeflow.org", "MXJob", "mxjobs", spec_of(a_small("MXJob"))),
+    "MXJob of mxnet-operator": Old("kubeflow.org", "MXJob", "mxjobs", spec_of(a_small("MXJob")), api="v1beta1"),
 }
 
 
@@ -82,6 +85,26 @@ def named(said):
 
 
 def definition(old):
+    return _first_definition(old) if old.api == "v1beta1" else _definition(old)
+
+
+def _first_definition(old):
+    """As the operators of 2021 wrote them: without a schema, and so with `preserveUnknownFields: true`."""
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1beta1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": old.name},
+        "spec": {
+            "group": old.group,
+            "version": old.versions[-1],
+            "names": {"kind": old.kind, "plural": old.plural, "singular": old.kind.lower()},
+            "scope": "Namespaced",
+            "subresources": {"status": {}},
+        },
+    }
+
+
+def _definition(old):
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     schema = {"type": "object", "properties": {"spec": anything, "status": anything}}
     return {
@@ -178,6 +201,18 @@ def test_versions_in_which_jobs_are_stored_stay_known(taken_over, old):
     assert {version["name"] for version in found["spec"]["versions"]} >= set(found["status"]["storedVersions"])
     assert conditions["NamesAccepted"] == conditions["Established"] == "True"
     assert conditions.get("NonStructuralSchema", "False") == "False"
+
+
+@pytest.mark.parametrize("name", [name for name, old in OLD.items() if old.api == "v1beta1"])
+def test_a_definition_that_kept_all_fields_is_replaced_by_one_with_defaults(taken_over, name):
+    old = OLD[name]
+
+    found = taken_over.get(f"crd/{old.name}")["spec"]
+    taken_over("create", "-f", "-", send={**old.job("defaulted"), "spec": {**old.spec, "runPolicy": {}}})
+    stored = taken_over.get(f"{old.plural}.{old.versions[-1]}.{old.group}", "defaulted")["spec"]
+
+    assert not found.get("preserveUnknownFields")
+    assert stored["runPolicy"]["suspend"] is False
 
 
 @pytest.mark.parametrize("old", OLD.values(), ids=OLD)

@@ -266,7 +266,11 @@ def test_an_mpijob_is_judged_by_the_version_it_is_written_in(api, version, path)
         "apiVersion": f"kubeflow.org/{version}",
         "kind": "MPIJob",
         "metadata": {"name": "dialect", "namespace": "default"},
-        "spec": {"mpiReplicaSpecs": {"Launcher": role, "Worker": role}, "mpiImplementation": "Nobody's"},
+        "spec": {
+            "mpiReplicaSpecs": {"Launcher": role, "Worker": role},
+            "mpiImplementation": "Nobody's",
+            "mainContainer": "mpi",
+        },
     }
 
     refusal = api.tried(job)

@@ -122,9 +122,12 @@ def _context(certificate: bytes, key: bytes) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     with _in_memory(certificate) as public, _in_memory(key) as private:
         try:
-            context.load_cert_chain(public, private)
-        except (ssl.SSLError, ValueError) as error:
-            raise BadCertificate(f"the certificate and its key cannot be used together: {error}") from error
+            context.load_cert_chain(
+                public, private, password=b""
+            )  # an encrypted key must fail, not ask on the terminal
+        except (OSError, ValueError) as error:
+            why = "the key is encrypted; store it without a pass phrase" if b"ENCRYPTED" in key else str(error)
+            raise BadCertificate(f"the certificate and its key cannot be used together: {why}") from error
     return context
 
 

@@ -24,10 +24,15 @@ reconcile_id: ContextVar[str] = ContextVar("reconcile_id", default="")
 Format = Literal["json", "text", "auto"]
 
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+_OTHERWISE = {"warn": "warning"}  # as Go's loggers say
 _SECRETS = ("token", "password", "authorization")
 _MASK = "***"
 _FIXED = frozenset(("ts", "level", "logger", "msg"))
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "fields"}
+
+
+class BadLevel(ValueError):
+    """No level of logs has that name."""
 
 
 class Logger:
@@ -66,8 +71,9 @@ def get(name: str) -> Logger:
 
 def setup(level: str = "info", format: Format = "auto", stream: TextIO | None = None) -> None:
     """Sends the records of all loggers to the stream (stderr); `auto` means text on a terminal, else JSON."""
-    if level.lower() not in _LEVELS:
-        raise ValueError(f"log level {level!r} is not one of {', '.join(_LEVELS)}")
+    name = _OTHERWISE.get(level.lower(), level.lower())
+    if name not in _LEVELS:
+        raise BadLevel(f"log level {level!r} is not one of {', '.join(_LEVELS)}")
     if format not in ("json", "text", "auto"):
         raise ValueError(f"log format {format!r} is not one of json, text, auto")
     stream = sys.stderr if stream is None else stream
@@ -78,7 +84,7 @@ def setup(level: str = "info", format: Format = "auto", stream: TextIO | None = 
     for old in [old for old in root.handlers if isinstance(old, _Handler)]:
         root.removeHandler(old)
     root.addHandler(handler)
-    root.setLevel(_LEVELS[level.lower()])
+    root.setLevel(_LEVELS[name])
 
 
 class _Handler(logging.StreamHandler[TextIO]):

@@ -1,7 +1,9 @@
 """Starts what a process is made of in order, and stops it in reverse.
 
-    servers (health, webhooks) -> caches until synced -> lease -> controllers
+    servers (health, webhooks) -> preparation -> caches until synced -> lease -> controllers
 
+The preparation is for what must be known before the other parts can be made, and may add them, servers too: so a
+process that still asks the API server what it has is already alive for the kubelet, and ends when it is told to.
 Controllers never run without synced caches, nor without the lease where there is an elector. Each stage is a task
 group inside the one before it, so that leaving a stage, however it happens, first ends all that depends on it.
 What fails in any of them is kept, everything stops in order, and `run` raises it at the end.
@@ -81,6 +83,7 @@ class Manager:
         self._caches: dict[str, Cache] = {}
         self._controllers: dict[str, Stoppable] = {}
         self._elector: Elector | None = None
+        self._preparation: Work | None = None
         self._callbacks: list[Callable[[], None]] = []
         self._synced = False
         self._halt = asyncio.Event()  # time to stop, for whatever reason
@@ -95,6 +98,9 @@ class Manager:
 
     def add_controller(self, controller: Stoppable) -> None:
         _put(self._controllers, controller.name, controller)
+
+    def set_preparation(self, work: Work) -> None:
+        self._preparation = work
 
     def set_elector(self, elector: Elector) -> None:
         self._elector = elector
@@ -123,13 +129,23 @@ class Manager:
             await stop.wait()
             self._halt.set()
 
-        async with self._running({"stop": obey, **_runs("server", self._servers)}):
-            if await self._before(self._halt, "servers", self._wait_for_servers):
-                async with self._running(_runs("cache", self._caches)):
-                    if await self._before(self._halt, "caches", self._wait_for_caches):
-                        await self._lead()
+        first = dict(self._servers)
+        async with self._running({"stop": obey, **_runs("server", first)}):
+            if await self._before(self._halt, "servers", self._wait_for_servers) and await self._is_prepared():
+                added = {name: server for name, server in self._servers.items() if name not in first}
+                async with self._running(_runs("server", added)):
+                    await self._fill_and_lead()
         if self._failure is not None:
             raise self._failure
+
+    async def _is_prepared(self) -> bool:
+        return self._preparation is None or await self._before(self._halt, "preparation", self._preparation)
+
+    async def _fill_and_lead(self) -> None:
+        if await self._before(self._halt, "servers", self._wait_for_servers):
+            async with self._running(_runs("cache", self._caches)):
+                if await self._before(self._halt, "caches", self._wait_for_caches):
+                    await self._lead()
 
     async def _lead(self) -> None:
         if self._elector is None:

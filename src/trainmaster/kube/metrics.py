@@ -37,7 +37,7 @@ class KubeMetrics:
         self._retries = self._counter("workqueue_retries", "Keys put back after a failure", "name")
         self._reconciles = self._counter("reconcile", "Reconciles by how they ended", "controller", "result")
         self._reconcile_seconds = self._histogram("reconcile_duration", "Time a reconcile takes", "controller")
-        self._leader = self._gauge("leader", "1 while this process holds the lease")
+        self._leader = self._gauge("leader", "1 while this process may write: it leads, or there is no election")
         self._events = self._counter("events", "Kubernetes events by what became of them", "result")
 
     def request(self, verb: str, resource: str, code: int | str, seconds: float) -> None:

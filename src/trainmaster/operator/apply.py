@@ -4,7 +4,8 @@ Status first, if it changed: its resourceVersion makes the server refuse a plan 
 anything was done. Then deletes, then patches and creates stage by stage, each stage at once; events last, so that
 they never tell of what did not happen. Every answer goes into the caches before the next reconcile reads them.
 A failed action does not stop its neighbours, but the stages after it: pods must not meet a stranger's files under
-the names of the job's own. The reconcile as a whole is then tried again. That something is gone is believed only of an
+the names of the job's own. The reconcile as a whole is then tried again, unless a template of the job's own was refused
+as invalid, which trying again does not mend. That something is gone is believed only of an
 answer that names it: a server that has just started does not know our kinds yet.
 """
 
@@ -26,7 +27,7 @@ from trainmaster.kube.client import Client
 from trainmaster.kube.errors import AlreadyExists, Conflict, Invalid, KubeError, NoSuchObject
 from trainmaster.kube.recorder import EventType, Reference
 from trainmaster.objects.meta import Object, Stored
-from trainmaster.objects.resource import PODS, Resource
+from trainmaster.objects.resource import JOBS, PODS, SERVICES, Resource
 from trainmaster.operator.metrics import JobMetrics
 from trainmaster.operator.observe import World
 
@@ -46,6 +47,18 @@ class NotLeading(KubeError):
 
 class NameTaken(KubeError):
     """An object of the wanted name exists and is somebody else's."""
+
+
+class LeftOver(NameTaken):
+    """It is that of a job of the same name which was deleted, or is going for another reason: it will be gone soon."""
+
+
+class TemplateRefused(KubeError):
+    """The server takes no pod of this template. `name` is that of the object which it refused."""
+
+    def __init__(self, name: str, error: Invalid) -> None:
+        super().__init__(error.message)
+        self.name = name
 
 
 class Recorder(Protocol):
@@ -88,6 +101,8 @@ class Applier:
         for event in plan.events:
             self._tell(job, event.type, event.reason, event.message, repeat=event.repeat)
         self._report(job, outcome)
+        if (refused := _refused(outcome)) is not None:
+            raise refused
         if outcome.failed or taken:
             raise ExceptionGroup("some actions failed", [*taken, *(error for _, error in outcome.failed)])
 
@@ -100,8 +115,8 @@ class Applier:
             return None
         if held.metadata.is_controlled_by(job.meta.uid):
             return None
-        error = _taken(claim.resource, held)
-        self._tell(job, "Warning", f"FailedCreate{claim.resource.kind}", f"Error creating: {error}", repeat=False)
+        error = _taken(claim.resource, held, job)
+        self._tell_failure(job, claim.resource, error)
         return error
 
     async def _write_status(self, job: Job, plan: Plan) -> bool:
@@ -185,7 +200,9 @@ class Applier:
         resource, kind = action.resource, self._world.type(action.resource)
         held: Stored = await self._client.get(resource, action.name, job.namespace, type=kind)
         if not held.metadata.is_controlled_by(job.meta.uid):
-            raise _taken(resource, held)
+            if action.yields and held.metadata.controller is None:
+                return held, False
+            raise _taken(resource, held, job)
         wanted = action.body["metadata"].get("labels", {})
         if labels.JOB_NAME not in wanted or labels.JOB_NAME in held.metadata.labels:
             return held, True
@@ -208,24 +225,33 @@ class Applier:
 
     def _report(self, job: Job, outcome: Outcome) -> None:
         """Events and counts for what was done, one event per sort however many objects it names."""
-        for (verb, resource), names in _by_sort(outcome.done).items():
-            noun = "Job" if resource == job.resource else resource.kind
+        sorts = _by_sort(outcome.done)
+        for (verb, resource), names in sorts.items():
             count = self._metrics.created if verb == "Create" else self._metrics.deleted
             for _ in names:
                 count(resource)
-            self._tell(job, "Normal", f"Successful{verb}{noun}", f"{verb}d {_named(noun, names)}")
+        # Pods come with their Services: one event tells of both.
+        along = sorts.pop(("Create", SERVICES), []) if ("Create", PODS) in sorts else []
+        for (verb, resource), names in sorts.items():
+            noun = "Job" if resource == job.resource else resource.kind
+            more = f"; {_named('Service', along)}" if along and (verb, resource) == ("Create", PODS) else ""
+            self._tell(job, "Normal", f"Successful{verb}{noun}", f"{verb}d {_named(noun, names)}{more}")
         for action, error in outcome.failed:
             if isinstance(error, Conflict):
                 continue  # our picture was old; the next pass has a newer one, and users need not know
             if isinstance(action, Create):
                 self._metrics.not_created(action.resource)
-                self._tell(
-                    job, "Warning", f"FailedCreate{action.resource.kind}", f"Error creating: {error}", repeat=False
-                )
+                self._tell_failure(job, action.resource, error)
             elif isinstance(action, Delete):
                 self._tell(
                     job, "Warning", f"FailedDelete{action.resource.kind}", f"Error deleting: {error}", repeat=False
                 )
+
+    def _tell_failure(self, job: Job, resource: Resource, error: KubeError) -> None:
+        if isinstance(error, LeftOver):
+            self._tell(job, "Normal", "WaitingForCleanup", str(error), repeat=False)
+        else:
+            self._tell(job, "Warning", f"FailedCreate{resource.kind}", f"Error creating: {error}", repeat=False)
 
     def _tell(self, job: Job, type: EventType, reason: str, message: str, *, repeat: bool = True) -> None:
         reference = Reference(job.resource.api_version, job.kind, job.namespace, job.name, job.meta.uid)
@@ -262,11 +288,22 @@ def _makes_pod(action: Action) -> bool:
     return isinstance(action, Create) and action.resource == PODS
 
 
-def _taken(resource: Resource, held: Stored) -> NameTaken:
-    return NameTaken(
-        f'{resource.plural} "{held.metadata.name}" already exists and belongs to {_owner(held)}; '
-        f"rename the job, or remove that object"
-    )
+def _refused(outcome: Outcome) -> TemplateRefused | None:
+    for action, error in outcome.failed:
+        if isinstance(error, Invalid) and isinstance(action, Create) and action.resource in (PODS, JOBS):
+            return TemplateRefused(action.name, error)
+    return None
+
+
+def _taken(resource: Resource, held: Stored, job: Job) -> NameTaken:
+    what, owner = f'{resource.plural} "{held.metadata.name}"', held.metadata.controller
+    if owner is not None and (owner.kind, owner.name) == (job.kind, job.name):
+        return LeftOver(
+            f"{what} is left over from the {job.kind} {job.name} that was deleted; waiting until it is gone"
+        )
+    if held.metadata.is_terminating:
+        return LeftOver(f"{what} of {_owner(held)} is being deleted; waiting until it is gone")
+    return NameTaken(f"{what} already exists and belongs to {_owner(held)}; rename the job, or remove that object")
 
 
 def _owner(held: Stored) -> str:

@@ -20,6 +20,9 @@ LABELS = {"app.kubernetes.io/name": NAME, "control-plane": NAME}
 USER = 65532
 """Uid and gid in our image: nobody's, on any machine."""
 
+PARTS = ("webhook", "outside", "priorities", "leader-election")
+"""What follows a dash in the names of roles and registrations."""
+
 KEEPING_VERBS = ("get", "list", "watch", "create", "patch")
 READ_VERBS = ("list", "watch")
 
@@ -51,13 +54,20 @@ class Installation:
 
 
 def name_outside(namespace: str) -> str:
-    """A name for what lies beyond this namespace that no installation in another one takes."""
-    return NAME if namespace == HOME else f"{NAME}-{namespace}"
+    """A name for what lies beyond this namespace that no installation in another one takes, whatever is put after it.
+
+    A namespace that ends like one of our names goes before a dot, which no namespace has in it.
+    """
+    if namespace == HOME:
+        return NAME
+    is_like_a_part = f"-{namespace}".endswith(tuple(f"-{part}" for part in PARTS))
+    return f"{namespace}.{NAME}" if is_like_a_part else f"{NAME}-{namespace}"
 
 
 def manifests(installation: Installation) -> Iterator[Json]:
     """Everything, in an order in which it can be applied."""
-    yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": installation.namespace, "labels": LABELS}}
+    labels = {**LABELS, **install_webhooks.namespace_labels(installation)}
+    yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": installation.namespace, "labels": labels}}
     yield from crds(installation.frameworks, cel=installation.cel)
     yield _object(installation, "v1", "ServiceAccount")
     yield from _rights(installation)

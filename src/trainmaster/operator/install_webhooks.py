@@ -1,7 +1,8 @@
 """What an installation needs for admission webhooks, where it wants them: registrations, a Service, a Secret, rights.
 
-All of it bears one name. The Secret is empty: the operator fills it, and may read and change this one and no other. So
-with the registrations, into which it writes the authority that it made.
+What lies in the operator's namespace bears one name everywhere; the registrations belong to no namespace, so theirs
+says whose they are. The Secret is empty: the operator fills it, and may read and change this one and no other. So with
+the registrations, into which it writes the authority that it made.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from trainmaster.objects.meta import Json
 from trainmaster.objects.resource import SECRETS, Resource
 from trainmaster.operator.webhook import CREATE, UPDATE, versions_of
-from trainmaster.operator.webhook_protocol import DEFAULT, MUTATING, REGISTRATION, VALIDATE, VALIDATING
+from trainmaster.operator.webhook_protocol import DEFAULT, MUTATING, NAME, REGISTRATION, VALIDATE, VALIDATING
 
 if TYPE_CHECKING:
     from trainmaster.operator.install import Installation
@@ -32,12 +33,12 @@ def webhooks(installation: Installation, account: str, labels: Mapping[str, str]
     """In an order in which it can be applied. `account` is the operator's, `labels` are those of its pods."""
     if not installation.webhooks:
         return
-    namespace, name = installation.namespace, name_of(installation)
-    here = {"name": name, "namespace": namespace, "labels": dict(labels)}
-    everywhere = {"name": name, "labels": dict(labels)}
+    namespace, registered = installation.namespace, registration_of(installation)
+    here = {"name": NAME, "namespace": namespace, "labels": dict(labels)}
+    everywhere = {"name": registered, "labels": dict(labels)}
     yield {"apiVersion": "v1", "kind": "Secret", "metadata": here, "type": "Opaque"}
-    yield from _granted(here, [_rule(name, SECRETS.group, SECRETS.plural)], account, namespace)
-    registrations = _rule(name, REGISTRATION, VALIDATING.plural, MUTATING.plural)
+    yield from _granted(here, [_rule(NAME, SECRETS.group, SECRETS.plural)], account, namespace)
+    registrations = _rule(registered, REGISTRATION, VALIDATING.plural, MUTATING.plural)
     yield from _granted(everywhere, [registrations], account, namespace)
     ports = [{"name": "webhook", "port": 443, "targetPort": "webhook", "protocol": "TCP"}]
     yield {"apiVersion": "v1", "kind": "Service", "metadata": here, "spec": {"selector": dict(labels), "ports": ports}}
@@ -46,16 +47,26 @@ def webhooks(installation: Installation, account: str, labels: Mapping[str, str]
         yield _registration(installation, MUTATING, DEFAULT, everywhere)
 
 
-def name_of(installation: Installation) -> str:
-    """The registrations belong to no namespace, so two installations must not share it."""
+def registration_of(installation: Installation) -> str:
+    """Two installations must not share it."""
     return f"{installation.name_outside}-webhook"
+
+
+def namespace_labels(installation: Installation) -> dict[str, str]:
+    """By which the operator's own namespace is found where its jobs are: Kubernetes before 1.21 sets none."""
+    is_asked = installation.webhooks and installation.watch_namespace == installation.namespace
+    return {_NAMESPACE_LABEL: installation.namespace} if is_asked else {}
 
 
 def arguments(installation: Installation) -> list[str]:
     """Flags of the operator."""
     if not installation.webhooks:
         return []
-    return [f"--webhook-bind-address=:{PORT}", f"--webhook-service={name_of(installation)}.{installation.namespace}"]
+    return [
+        f"--webhook-bind-address=:{PORT}",
+        f"--webhook-service={NAME}.{installation.namespace}",
+        f"--webhook-registration={registration_of(installation)}",
+    ]
 
 
 def ports(installation: Installation) -> list[Json]:
@@ -80,7 +91,7 @@ def _granted(metadata: Json, rules: list[Json], account: str, namespace: str) ->
 
 
 def _registration(installation: Installation, resource: Resource, path: str, metadata: Json) -> Json:
-    service = {"name": metadata["name"], "namespace": installation.namespace, "path": path, "port": 443}
+    service = {"name": NAME, "namespace": installation.namespace, "path": path, "port": 443}
     webhook: dict[str, Any] = {
         "name": f"{path.removeprefix('/')}.trainmaster.dev",
         "admissionReviewVersions": ["v1"],
@@ -117,11 +128,14 @@ def _rules(installation: Installation) -> list[Json]:
 
 
 def _namespaces(installation: Installation, labels: Json) -> list[Json]:
-    """Never the operator's own: nothing that it needs to start may wait for it. Known by two labels, as Kubernetes
-    before 1.21 sets none."""
+    """The watched one alone, or all but the operator's own, unless that is the watched one. Known by two labels, as
+    Kubernetes before 1.21 sets none."""
     watched = installation.watch_namespace
-    ours = [
+    not_ours = [
         {"key": _NAMESPACE_LABEL, "operator": "NotIn", "values": [installation.namespace]},
         {"key": "control-plane", "operator": "NotIn", "values": [labels["control-plane"]]},
     ]
-    return [*ours, *([{"key": _NAMESPACE_LABEL, "operator": "In", "values": [watched]}] if watched else [])]
+    return [
+        *(not_ours if watched != installation.namespace else []),
+        *([{"key": _NAMESPACE_LABEL, "operator": "In", "values": [watched]}] if watched else []),
+    ]

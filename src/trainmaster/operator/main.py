@@ -12,7 +12,7 @@ from collections.abc import Callable
 from trainmaster import frameworks
 from trainmaster.kube import config as kubeconfig
 from trainmaster.kube import logs
-from trainmaster.kube.client import Client
+from trainmaster.kube.client import Client, Observer
 from trainmaster.kube.errors import KubeError
 from trainmaster.kube.health import HealthServer
 from trainmaster.kube.lease import LeaderElector
@@ -23,6 +23,9 @@ from trainmaster.operator.options import Options
 from trainmaster.operator.wiring import Parts, assemble
 
 log = logs.get(__name__)
+
+IMPATIENCE = 10.0
+"""Seconds for an answer before anything runs: a server that is silent then is told of soon, and asked again."""
 
 
 def run(options: Options) -> int:
@@ -58,10 +61,11 @@ async def operate(
     client = Client(transport, observer=metrics.request)
     manager = Manager()
     try:
-        parts = Parts(options, frameworks.enabled(options.schemes), client, manager, metrics, now)
-        await assemble(parts)
+        asking = Client(transport, observer=_telling(metrics.request), timeout=IMPATIENCE)
+        parts = Parts(options, frameworks.enabled(options.schemes), client, asking, manager, metrics, now)
         health = _health(options, manager, metrics)
         manager.add_server(health)
+        manager.set_preparation(lambda: assemble(parts))
         if options.webhook_bind_address:
             # Certificates cost ten megabytes, which an operator without webhooks need not carry.
             from trainmaster.operator import webhook_server
@@ -69,6 +73,8 @@ async def operate(
             webhook_server.add(parts, health, home)
         if options.leader_elect:
             manager.set_elector(_elector(options, client, metrics, home, now))
+        else:
+            metrics.leader(True)
         await manager.run(stop)
     finally:
         await client.close()
@@ -78,8 +84,21 @@ def _health(options: Options, manager: Manager, metrics: KubeMetrics) -> HealthS
     server = HealthServer(
         health=options.health_probe_bind_address, metrics=options.metrics_bind_address, render=metrics.render
     )
-    server.add_check("caches", lambda: None if manager.is_ready else f"waiting for {', '.join(manager.unsynced)}")
+
+    def caches() -> str | None:
+        return None if manager.is_ready else f"waiting for {', '.join(manager.unsynced) or 'the API server'}"
+
+    server.add_check("caches", caches)
     return server
+
+
+def _telling(observer: Observer) -> Observer:
+    def tell(method: str, plural: str, code: int | str, seconds: float) -> None:
+        observer(method, plural, code, seconds)
+        if isinstance(code, str) or code == 429 or code >= 500:
+            log.warning("no answer from the API server yet", got=code, seconds=round(seconds, 1))
+
+    return tell
 
 
 def _elector(

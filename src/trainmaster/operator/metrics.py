@@ -23,7 +23,7 @@ class JobMetrics:
         self._mpi = {
             mark: Counter(f"mpi_operator_jobs_{mark}_total", f"MPIJobs {mark}", registry=registry) for mark in MARKS
         }
-        leads = "1 while this process holds the lease"
+        leads = "1 while this process may write: it leads, or there is no election"
         self._mpi_leads = Gauge("mpi_operator_is_leader", leads, registry=registry)
         held = ("launcher", "namespace")
         self._mpi_jobs = Gauge("mpi_operator_job_info", "1 for every MPIJob that there is", held, registry=registry)

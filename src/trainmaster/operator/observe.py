@@ -13,11 +13,25 @@ from trainmaster.api.problem import Advice
 from trainmaster.engine import gang, labels
 from trainmaster.engine.observed import Observed
 from trainmaster.kube.cache import Cache
-from trainmaster.objects.meta import JobObject, Json, Object, PriorityClass, Service, Stored
+from trainmaster.objects.meta import FiledObject, JobObject, Json, Object, PriorityClass, Service, Stored
 from trainmaster.objects.pod import Pod
-from trainmaster.objects.resource import JOBS, PODS, PRIORITY_CLASSES, SERVICES, Resource
+from trainmaster.objects.resource import (
+    CONFIG_MAPS,
+    JOBS,
+    PODS,
+    PRIORITY_CLASSES,
+    ROLE_BINDINGS,
+    ROLES,
+    SERVICES,
+    Resource,
+)
 
-_TYPES: Mapping[Resource, type[Any]] = {PODS: Pod, SERVICES: Service, PRIORITY_CLASSES: PriorityClass}
+_TYPES: Mapping[Resource, type[Any]] = {
+    PODS: Pod,
+    SERVICES: Service,
+    PRIORITY_CLASSES: PriorityClass,
+    **dict.fromkeys((CONFIG_MAPS, ROLES, ROLE_BINDINGS), FiledObject),
+}
 
 OWNER = "owner"
 """The index of objects by the UID of the job that controls them."""

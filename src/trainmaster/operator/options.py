@@ -10,6 +10,8 @@ from trainmaster.api.settings import COORDINATOR_IMAGE, KUBECTL_DELIVERY_IMAGE, 
 LEADER_ELECTION_ID = "1ca428e5.training-operator.kubeflow.org"
 """training-operator's lease name: during a take-over the two never lead at once."""
 
+_TRUE, _FALSE = ("true", "t", "1"), ("false", "f", "0")
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -30,6 +32,9 @@ class Options:
 
     webhook_service: str = ""
     """NAME.NAMESPACE by which the API server calls us; empty is trainmaster-webhook in the operator's own namespace."""
+
+    webhook_registration: str = ""
+    """Name of the configurations that register us; empty is the Service's name."""
 
     webhook_cert_dir: str = ""
     """Where somebody else keeps our certificate; empty, and we keep one ourselves."""
@@ -72,6 +77,10 @@ class Options:
         return (name or "volcano") if self.enable_gang_scheduling else ""
 
 
+class BadFlag(ValueError):
+    """A flag whose value means nothing."""
+
+
 def go_flags(arguments: Iterable[str], booleans: Sequence[str]) -> Iterator[str]:
     """Flags as Go programs take them, in the form that ours do: `-namespace=x` and `--leader-elect=false` too."""
     for argument in arguments:
@@ -80,6 +89,13 @@ def go_flags(arguments: Iterable[str], booleans: Sequence[str]) -> Iterator[str]
             name = f"-{name}"
         flag = name.removeprefix("--")
         if equals and flag in booleans and name.startswith("--"):
-            yield name if value.lower() in ("true", "1", "t") else f"--no-{flag}"
+            yield name if _is_true(name, value) else f"--no-{flag}"
         else:
             yield f"{name}{equals}{value}"
+
+
+def _is_true(name: str, value: str) -> bool:
+    """As Go reads it, in any case. A guess would be worse than no start: two operators that both lead."""
+    if value.lower() not in (*_TRUE, *_FALSE):
+        raise BadFlag(f"{name}={value}: {value!r} is neither true nor false; use {name}=true or {name}=false")
+    return value.lower() in _TRUE

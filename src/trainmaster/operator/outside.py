@@ -2,7 +2,7 @@
 
 An operator that is confined to one namespace looks over the fence once a minute. A job there that nobody has touched
 for a while gets a Warning event that says who watches what. Where the right to look is missing, this is said in the
-log, once, and that is all.
+log, once, and asked for again now and then: it may be granted later.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from trainmaster.operator.observe import decoded
 
 log = logs.get(__name__)
 
-EVERY = 60.0
+EVERY, RARELY = 60.0, 600.0
+"""Seconds between two looks, and while we may not look."""
+
 PATIENCE = 30.0
 """Seconds after which another operator, if there is one, would have written a status."""
 
@@ -45,15 +47,18 @@ class Outside:
         self._namespace, self._now, self._is_leading = namespace, now, is_leading
 
     async def run(self) -> None:
+        is_refused = False
         while True:
-            await asyncio.sleep(EVERY)
+            await asyncio.sleep(RARELY if is_refused else EVERY)
             if not self._is_leading():
                 continue
             try:
                 await self.look()
+                is_refused = False
             except Forbidden as error:
-                log.warning("jobs in other namespaces cannot be told that nobody runs them", error=str(error))
-                return
+                if not is_refused:
+                    log.warning("jobs in other namespaces cannot be told that nobody runs them", error=str(error))
+                is_refused = True
             except KubeError as error:
                 log.info("could not look into other namespaces", error=str(error))
 

@@ -12,12 +12,12 @@ from trainmaster.api.job import Job
 from trainmaster.api.settings import Settings
 from trainmaster.api.status import status_of
 from trainmaster.engine.actions import Event
-from trainmaster.engine.plan import Plan, plan, plan_rejected
+from trainmaster.engine.plan import Plan, plan, plan_refused, plan_rejected
 from trainmaster.kube import logs
 from trainmaster.kube.errors import KubeError
 from trainmaster.objects.meta import Json, Object
 from trainmaster.objects.resource import Resource
-from trainmaster.operator.apply import Applier
+from trainmaster.operator.apply import Applier, TemplateRefused
 from trainmaster.operator.elastic import Etcd
 from trainmaster.operator.hostports import HostPorts, Provision
 from trainmaster.operator.observe import World, decoded
@@ -99,8 +99,7 @@ class Reconciler:
         if stored is None or read is None:
             return None
         if read.job is None:
-            await self._reject(decoded(stored), read)
-            return None
+            return await self._reject(decoded(stored), read)
         job = read.job
         ports = await self._supplies.ports.provide(read.framework, job, self._applier)
         if ports is Provision.DEALT:
@@ -110,7 +109,10 @@ class Reconciler:
             made = _waiting(made)
         if made.marks:
             log.info("job changed", kind=job.kind, job=key, marks=made.marks)
-        await self._applier.apply(read.framework, job, made)
+        try:
+            await self._applier.apply(read.framework, job, made)
+        except TemplateRefused as refusal:
+            return await self._refuse(key, refusal)
         if self._supplies.etcd is None or made.status.is_finished or job.meta.is_terminating:
             return made.wake_after
         return _sooner(made.wake_after, await self._share(read.framework, job, self._supplies.etcd))
@@ -131,13 +133,28 @@ class Reconciler:
             await self._applier.apply(framework, job, Plan(job.status, events=events))
         return retry
 
-    async def _reject(self, raw: Json, read: reading.Reading) -> None:
+    async def _refuse(self, key: str, refusal: TemplateRefused) -> float | None:
+        """The job is looked at anew: its status may have been written since, and some of its pods been made."""
+        stored = self._world.jobs[self._resource].get(key)
+        read = self._readings.read(stored) if stored is not None else None
+        if read is None or read.job is None:
+            raise refusal
+        observed = self._world.observe(read.framework, read.job, read.advice)
+        made = plan_refused(observed, refusal.name, str(refusal), self._now())
+        if made is None:
+            raise refusal
+        log.info("pods refused", kind=read.job.kind, job=key, why=str(refusal))
+        await self._applier.apply(read.framework, read.job, made)
+        return made.wake_after
+
+    async def _reject(self, raw: Json, read: reading.Reading) -> float | None:
         job = reading.bare(read.framework, self._resource, raw, self._settings)
         has_pods = bool(self._world.pods_of(job.meta.uid))
         made = plan_rejected(read.framework, job, read.problems, self._now(), has_pods=has_pods)
         if made.marks:
             log.info("job rejected", kind=job.kind, job=job.meta.key, problems=[str(p) for p in read.problems])
         await self._applier.apply(self._framework, job, made)
+        return made.wake_after
 
 
 def _waiting(made: Plan) -> Plan:

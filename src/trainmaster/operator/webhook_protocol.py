@@ -19,7 +19,8 @@ from trainmaster.objects.meta import Json
 from trainmaster.objects.resource import Resource
 
 NAME = "trainmaster-webhook"
-"""Of the Service, unless a flag says otherwise; the Secret and the registrations bear the Service's name."""
+"""Of the Service, unless a flag says otherwise; the Secret bears the Service's name, the registrations too unless
+another flag names them."""
 
 VALIDATE, DEFAULT = "/validate", "/default"
 REGISTRATION = "admissionregistration.k8s.io"

@@ -55,7 +55,7 @@ def add(parts: Parts, health: HealthServer, home: str) -> None:
     routes = {VALIDATE: metrics.timed(VALIDATE, admission.validate), DEFAULT: metrics.timed(DEFAULT, admission.default)}
     server = HttpsServer(address, routes, webhook_protocol.refused, flag=_ADDRESS_FLAG)
     source = _source(parts, name, namespace, address)
-    keeper = Keeper(server, source, Injector(parts.client, name))
+    keeper = Keeper(server, source, Injector(parts.client, parts.options.webhook_registration or name))
     parts.manager.add_server(server, name="webhook")
     parts.manager.add_server(keeper, name="webhook certificate")
     health.add_check("webhook", lambda: keeper.trouble or None)

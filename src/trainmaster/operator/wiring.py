@@ -62,12 +62,15 @@ class Parts:
     options: Options
     frameworks: tuple[Framework, ...]
     client: Client
+    asking: Client
+    """For what has to be known before anything runs: it waits for no answer long."""
+
     manager: Manager
     metrics: KubeMetrics
     now: Callable[[], float]
 
 
-async def assemble(parts: Parts) -> World:
+async def assemble(parts: Parts) -> None:
     """Fills the manager; its `run` does the rest."""
     settings, missing = await _suited(parts)
     jobs = [resource for framework in parts.frameworks for resource in framework.served]
@@ -85,7 +88,6 @@ async def assemble(parts: Parts) -> World:
     if parts.options.namespace:
         _look_outside(parts, missing)
     parts.manager.on_synced(_rest)
-    return world
 
 
 def _title(resource: Resource) -> str:
@@ -100,7 +102,7 @@ async def _suited(parts: Parts) -> tuple[Settings, frozenset[Resource]]:
     group = gang.resource_of(settings)
     jobs = [resource for framework in parts.frameworks for resource in framework.served]
     wanted = {*jobs, HORIZONTAL_POD_AUTOSCALERS, older, *([group] if group else [])}
-    found = await discovery.served(parts.client, wanted)
+    found = await discovery.served(parts.asking, wanted)
     if group is not None and group not in found:
         raise NotInstalled(
             f"gang scheduling by {settings.gang_scheduler} needs {_title(group)}/{group.version}, which this cluster "

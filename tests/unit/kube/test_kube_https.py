@@ -10,6 +10,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 import trustme
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from trainmaster.kube import https
 from trainmaster.kube.health import Address, BindError
@@ -200,6 +206,18 @@ def test_nobody_is_let_in_before_there_is_a_certificate() -> None:
 def test_a_key_that_does_not_belong_to_its_certificate_is_refused(certificate: bytes, key: bytes) -> None:
     async def main() -> None:
         with pytest.raises(BadCertificate, match="cannot be used together"):
+            a_server().present(certificate, key)
+
+    clock.run(main())
+
+
+@pytest.mark.parametrize("form", [PrivateFormat.PKCS8, PrivateFormat.TraditionalOpenSSL], ids=["PKCS8", "traditional"])
+def test_an_encrypted_key_is_refused_with_a_remedy_and_nobody_is_asked_for_its_pass_phrase(form: PrivateFormat) -> None:
+    certificate, plain = issued()
+    key = load_pem_private_key(plain, None).private_bytes(Encoding.PEM, form, BestAvailableEncryption(b"secret"))
+
+    async def main() -> None:
+        with pytest.raises(BadCertificate, match="the key is encrypted; store it without a pass phrase"):
             a_server().present(certificate, key)
 
     clock.run(main())

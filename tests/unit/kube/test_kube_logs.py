@@ -155,9 +155,10 @@ def test_auto_is_text_on_a_terminal_and_json_elsewhere(stream: io.StringIO, is_j
     assert stream.getvalue().startswith("{") is is_json
 
 
-def test_what_is_below_the_level_is_not_written() -> None:
+@pytest.mark.parametrize("level", ["warning", "WARNING", "warn", "Warn"])
+def test_what_is_below_the_level_is_not_written(level: str) -> None:
     stream = io.StringIO()
-    logs.setup("warning", "text", stream)
+    logs.setup(level, "text", stream)
     log = logs.get("x")
 
     log.debug("one")

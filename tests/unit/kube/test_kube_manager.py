@@ -49,6 +49,10 @@ class Server:
             self.diary.note(f"{self.name}-")
 
 
+class Late(Server):
+    name = "late"
+
+
 class Cache:
     def __init__(self, diary: Diary, syncs_after: float | None = 0, breaks_after: float | None = None) -> None:
         self.diary, self.syncs_after, self.breaks_after = diary, syncs_after, breaks_after
@@ -136,6 +140,46 @@ def test_parts_start_in_order_and_stop_in_reverse() -> None:
     run(manager)
 
     assert diary == ["server+", "cache+", "lease+", "controller+", "controller-", "lease-", "cache-", "server-"]
+
+
+def test_what_the_preparation_adds_starts_after_it_and_stops_before_the_first_servers() -> None:
+    diary = Diary()
+    manager = a_manager(Controller(diary), Server(diary))
+
+    async def prepare() -> None:
+        diary.note("prepared")
+        manager.add_server(Late(diary))
+        manager.add_cache("pods", Cache(diary))
+
+    manager.set_preparation(prepare)
+    run(manager)
+
+    assert diary == [
+        *("server+", "prepared", "late+", "cache+", "controller+"),
+        *("controller-", "cache-", "late-", "server-"),
+    ]
+
+
+def test_a_preparation_that_takes_long_is_left_when_told_to_stop() -> None:
+    diary = Diary()
+    manager = a_manager(Controller(diary), Server(diary))
+    manager.set_preparation(lambda: asyncio.sleep(3600))
+
+    run(manager, stop_after=5)
+
+    assert diary == ["server+", "server-"]
+    assert diary.times["server-"] == 5
+
+
+def test_a_preparation_that_fails_ends_the_manager_with_its_error() -> None:
+    diary = Diary()
+    manager = a_manager(Server(diary), Cache(diary))
+    manager.set_preparation(lambda: until(asyncio.Event(), 1))
+
+    with pytest.raises(OSError, match="broken"):
+        run(manager)
+
+    assert diary == ["server+", "server-"]
 
 
 def test_controllers_wait_for_the_caches_and_the_lease() -> None:

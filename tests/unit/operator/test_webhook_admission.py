@@ -103,7 +103,7 @@ def test_what_a_reconcile_would_advise_is_a_warning() -> None:
 
 
 def test_a_status_that_came_along_with_a_copied_job_counts_for_nothing() -> None:
-    job = {**an_mpijob("v1", mpiImplementation="?"), "status": {"authoredVersion": "v2beta1"}}
+    job = {**an_mpijob("v1", mpiImplementation="?", mainContainer="mpi"), "status": {"authoredVersion": "v2beta1"}}
 
     assert judged("CREATE", job)["allowed"]
 
@@ -241,7 +241,7 @@ def written(job: Json, version: str) -> Json:
     [("v1", []), ("v1alpha2", []), ("v2beta1", ["spec.mpiImplementation"]), ("v1alpha1", ["apiVersion"])],
 )
 def test_the_version_that_was_written_decides_which_rules_hold(version: str, paths: list[str]) -> None:
-    response = judged("CREATE", an_mpijob(version, mpiImplementation="?"))
+    response = judged("CREATE", an_mpijob(version, mpiImplementation="?", mainContainer="mpi"))
 
     assert [cause.partition(":")[0] for cause in causes(response) if paths] == paths if paths else response["allowed"]
 

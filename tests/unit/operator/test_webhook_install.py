@@ -62,6 +62,7 @@ def test_what_is_asked_for_is_registered_and_the_operator_told(which: str, regis
     container = more["Deployment", "trainmaster"]["spec"]["template"]["spec"]["containers"][0]
     assert "--webhook-bind-address=:9443" in container["args"]
     assert f"--webhook-service={NAME}.trainmaster-system" in container["args"]
+    assert f"--webhook-registration={NAME}" in container["args"]
     assert ("webhook", 9443) in [(port["name"], port["containerPort"]) for port in container["ports"]]
 
 
@@ -171,6 +172,19 @@ def test_an_operator_of_one_namespace_is_asked_about_that_alone() -> None:
     assert not selects(one, {"kubernetes.io/metadata.name": "others"})
 
 
+@pytest.mark.parametrize("kind", ["ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"])
+def test_an_operator_of_its_own_namespace_is_asked_about_that_alone(kind: str) -> None:
+    options: dict[str, Any] = {"namespace": "training", "watch_namespace": "training", "webhooks": "all"}
+    (namespace,) = [i for i in manifests(Installation(frameworks.BUILT_IN, **options)) if i["kind"] == "Namespace"]
+
+    one = webhook(kind, **options)
+
+    assert selects(one, dict(namespace["metadata"]["labels"]))
+    assert selects(one, {"kubernetes.io/metadata.name": "training"})
+    assert not selects(one, {"kubernetes.io/metadata.name": "others"})
+    assert not selects(one, {})
+
+
 def test_the_command_prints_them() -> None:
     arguments = ["manifests", "--webhooks", "validating", "--webhook-failure-policy", "Fail"]
 
@@ -198,9 +212,10 @@ def test_flags_reach_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(main, "run", run)
     monkeypatch.setattr(logs, "setup", lambda level, format: None)
     flags = ["--webhook-bind-address=:9443", "--webhook-service=hook.home", "--webhook-cert-dir=/certificates"]
+    flags += ["--webhook-registration=hooks"]
 
     result = CliRunner().invoke(app, ["operator", *flags])
 
     assert result.exit_code == 0
     assert (started[0].webhook_bind_address, started[0].webhook_service) == (":9443", "hook.home")
-    assert started[0].webhook_cert_dir == "/certificates"
+    assert (started[0].webhook_cert_dir, started[0].webhook_registration) == ("/certificates", "hooks")

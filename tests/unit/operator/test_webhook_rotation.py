@@ -10,6 +10,12 @@ from typing import Any
 import pytest
 import trustme
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 from tests.unit.operator.webhook_bed import (
     HOME,
     HOST,
@@ -227,6 +233,39 @@ def test_files_that_break_later_leave_the_good_certificate_in_use(tmp_path: Path
             assert await connects(replica, context)
 
     clock.run(main())
+
+
+def test_an_encrypted_key_keeps_the_pod_from_being_ready_and_jobs_run_on(tmp_path: Path) -> None:
+    api, health = installed(secret=False), free_port()
+    own(tmp_path)
+    key = load_pem_private_key((tmp_path / "tls.key").read_bytes(), None)
+    locked = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret"))
+    (tmp_path / "tls.key").write_bytes(locked)
+    replica = Replica(api, webhook_cert_dir=str(tmp_path), health_probe_bind_address=f"127.0.0.1:{health}")
+
+    async def main() -> None:
+        async with running(replica):
+            text = await readiness(health)
+
+        assert "[-]webhook failed: the certificate and its key cannot be used together: the key is encrypted" in text
+        assert "[+]caches ok" in text
+
+    clock.run(main())
+
+
+def test_registrations_of_another_name_than_the_services_are_found_by_their_flag() -> None:
+    api = installed(registered=False)
+    name = "trainmaster-elsewhere-webhook"
+    api.put(VALIDATING, {"metadata": {"name": name}, "webhooks": [{"name": "validate.trainmaster.dev"}]})
+    replica = Replica(api, webhook_registration=name)
+
+    async def main() -> None:
+        async with running(replica):
+            pass
+
+    clock.run(main())
+
+    assert api.object(VALIDATING, "", name)["webhooks"][0]["clientConfig"]["caBundle"]
 
 
 async def readiness(port: int) -> str:

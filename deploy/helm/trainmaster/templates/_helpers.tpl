@@ -7,9 +7,16 @@
 {{- end -}}
 {{- end }}
 
-{{/* The name of what lies beyond the release's namespace, where it would meet what another release has there. */}}
+{{/* The name of what lies beyond the release's namespace, where it would meet what another release has there.
+A namespace that ends like one of our names goes before a dot, which no namespace has in it. */}}
 {{- define "trainmaster.nameOutside" -}}
-{{- if eq .Release.Namespace "trainmaster-system" -}}trainmaster{{- else -}}trainmaster-{{ .Release.Namespace }}{{- end -}}
+{{- if eq .Release.Namespace "trainmaster-system" -}}
+trainmaster
+{{- else if regexMatch "(^|-)(webhook|outside|priorities|leader-election)$" .Release.Namespace -}}
+{{ .Release.Namespace }}.trainmaster
+{{- else -}}
+trainmaster-{{ .Release.Namespace }}
+{{- end -}}
 {{- end }}
 
 {{/* Whether any of these kinds is enabled: (list . "TFJob" "PyTorchJob"). */}}
