@@ -22,10 +22,12 @@ from trainmaster.cluster.controllers.claims import ClaimKeeper
 from trainmaster.cluster.controllers.endpoints import EndpointsKeeper
 from trainmaster.cluster.controllers.garbage import GarbageCollector
 from trainmaster.cluster.controllers.jobs import JobKeeper
+from trainmaster.cluster.controllers.lost_pods import LostPodKeeper
 from trainmaster.cluster.controllers.namespaces import NamespaceKeeper
 from trainmaster.cluster.controllers.node import NodeKeeper
 from trainmaster.cluster.controllers.statefulsets import StatefulSetKeeper
 from trainmaster.cluster.controllers.workloads import deployments, replica_sets
+from trainmaster.cluster.kubelet.ending import Ending
 from trainmaster.cluster.kubelet.hosts import qualified
 from trainmaster.cluster.kubelet.images import Images
 from trainmaster.cluster.kubelet.kubelet import Kubelet
@@ -63,8 +65,11 @@ class Runnable(Protocol):
 
 
 class Cluster:
-    def __init__(self, options: ClusterOptions, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, options: ClusterOptions, *, now: Callable[[], float] = time.time, ending: Ending | None = None
+    ) -> None:
         self._options = options
+        self._ending = ending or Ending()
         self._now = now
         self.url = ""
         self.sandbox_kind = ""
@@ -80,13 +85,14 @@ class Cluster:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Everything runs within; everything has ended after."""
+        """Everything runs within; everything has ended after, containers in the time that their pods give them."""
         home = self._options.home
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._credentials: Credentials = await asyncio.to_thread(auth.prepare, home / "pki")
         async with AsyncExitStack() as stack:
             store = await Store.open(home / "objects.db" if self._options.is_durable else None)
             stack.push_async_callback(store.close)
+            # Now that the directory is ours alone: keys of another that is just starting there are not to be replaced.
+            self._credentials: Credentials = await asyncio.to_thread(auth.prepare, home / "pki")
             registry = Registry(store, now=self._now)
             await registry.start()
             sandbox = await open_sandbox(self._options.sandbox, home)
@@ -113,11 +119,14 @@ class Cluster:
                 sockets=doors,
             )
             self._server = server
-            async with _beside([server, nodes, kubelet, *self._controllers(registry)]):
-                await server.ready.wait()
-                self.url = server.url
-                auth.write_kubeconfig(self.kubeconfig, self.url, self._credentials)
-                yield
+            async with _beside([server, nodes, kubelet, *self._controllers(registry, nodes)]):
+                try:
+                    await server.ready.wait()
+                    self.url = server.url
+                    auth.write_kubeconfig(self.kubeconfig, self.url, self._credentials)
+                    yield
+                finally:
+                    await kubelet.end(self._ending)
 
     async def connect(self, client: asyncio.Protocol) -> None:
         """To the API server, from within this process: HTTP as for everybody else, without the network below it."""
@@ -147,10 +156,11 @@ class Cluster:
             stand_ins=self._options.machine.volumes,
         )
 
-    def _controllers(self, registry: Registry) -> list[Runnable]:
+    def _controllers(self, registry: Registry, nodes: NodeKeeper) -> list[Runnable]:
         return [
             NamespaceKeeper(registry, ca=self._credentials.ca.read_text(), now=self._now),
             GarbageCollector(registry),
+            LostPodKeeper(registry, own=nodes.names, now=self._now),
             EndpointsKeeper(registry),
             ClaimKeeper(registry, root=self._options.home / "volumes"),
             JobKeeper(registry, now=self._now),

@@ -14,6 +14,7 @@ import aiohttp
 import pytest
 import yaml
 from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -151,6 +152,39 @@ def test_token_over_tls_is_the_admin(tmp_path: Path):
         return await asked(credentials, context, headers, "localhost")
 
     assert over_tls(tmp_path, use) == auth.ADMIN
+
+
+@pytest.mark.parametrize(
+    ("header", "is_known"),
+    [
+        ("bearer {}", True),
+        ("BEARER {}", True),
+        ("Bearer {} more", True),
+        ("Bearer{}", False),
+        ("Bearer  {}", False),
+        ("Basic {}", False),
+        ("Bearer", False),
+        ("{}", False),
+    ],
+    ids=["lower", "upper", "more-words", "no-space", "two-spaces", "basic", "no-token", "no-scheme"],
+)
+def test_the_scheme_of_a_token_is_bearer_in_any_case(header: str, is_known: bool) -> None:
+    authenticator = Authenticator({"secret": auth.ADMIN}, auth.AccountTokens(b"key"))
+    account = auth.AccountTokens(b"key").issue("default", "trainer")
+
+    found = [
+        authenticator.caller_of(make_mocked_request("GET", "/", {"Authorization": header.format(token)}))
+        for token in ("secret", account)
+    ]
+
+    known = [auth.ADMIN.user, "system:serviceaccount:default:trainer"]
+    assert [caller and caller.user for caller in found] == (known if is_known else [None, None])
+
+
+def test_bytes_that_are_no_text_are_nobodys_token() -> None:
+    authenticator = Authenticator({"secret": auth.ADMIN}, auth.AccountTokens(b"key"))
+
+    assert authenticator.caller_of_token("a.\udcff.b") is None
 
 
 def test_wrong_token_and_none_are_nobody(tmp_path: Path):

@@ -162,13 +162,37 @@ def test_the_restart_policy_decides(tmp_path: Path, policy: str, code: int, rest
             "Pod", a_pod("one", containers=[container], restartPolicy=policy, volumes=[{"name": "v", "emptyDir": {}}])
         )
         await world.until(
-            lambda: world.status("one").get("restartCount") == restarts and "terminated" in world.state("one")
+            lambda: (
+                world.status("one").get("restartCount") == restarts
+                and ("terminated" in world.state("one") or world.status("one")["lastState"])
+            )
         )
         return world
 
     world = in_lab(tmp_path, body)
 
     assert world.status("one")["restartCount"] == restarts
+
+
+def test_the_state_of_an_attempt_is_never_shown_with_the_number_of_another(tmp_path: Path) -> None:
+    shown: list[dict[str, Any]] = []
+
+    async def body(lab: Lab) -> None:
+        def seen() -> bool:
+            shown.append(dict(lab.world.status("one")))
+            return shown[-1].get("restartCount") == 3
+
+        lab.world.add("Pod", a_pod("one", "sh", "-c", "exit 1", restartPolicy="Always"))
+        await lab.world.until(seen)
+
+    in_lab(tmp_path, body)
+
+    ended = [status for status in shown if "terminated" in status.get("state", {})]
+    numbers = [
+        (status["state"]["terminated"]["containerID"].rpartition("-")[2], status["restartCount"]) for status in ended
+    ]
+    assert ended
+    assert [number for number, count in numbers if number != str(count)] == []
 
 
 def test_init_containers_run_one_after_the_other_before_the_rest(tmp_path: Path) -> None:

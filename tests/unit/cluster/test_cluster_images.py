@@ -21,7 +21,7 @@ def base(tmp_path):
 
 
 def images_of(text, base):
-    return Images.from_config(yaml.safe_load(text), base)
+    return Images.from_config(yaml.safe_load(text), base / "trainmaster.yaml")
 
 
 def test_an_entry_says_all_about_an_image(base):
@@ -63,7 +63,7 @@ def test_an_unmapped_image_has_the_current_interpreter_first():
 
 @pytest.mark.parametrize("data", [None, {}, {"images": None}, {"images": []}, {"other": 1}])
 def test_no_mapping_is_fine(data, base):
-    assert Images.from_config(data, base).mappings == ()
+    assert Images.from_config(data, base / "trainmaster.yaml").mappings == ()
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ BASE = Path("/home/me")
 
 
 def read(text: str) -> MachineConfig:
-    return MachineConfig.of(yaml.safe_load(text), BASE)
+    return MachineConfig.of(yaml.safe_load(text), BASE / "trainmaster.yaml")
 
 
 def test_resources_labels_and_volumes_are_read() -> None:

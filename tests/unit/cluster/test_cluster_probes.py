@@ -95,7 +95,7 @@ def test_a_port_nobody_listens_on_fails_a_tcp_probe() -> None:
 
 
 def test_a_kind_nobody_knows_fails_with_words() -> None:
-    assert "not supported" in clock.run(probes.check({"grpc": {"port": 1}}, Target()))
+    assert "not supported" in clock.run(probes.check({"pigeon": {"port": 1}}, Target()))
 
 
 def test_verdicts_come_after_their_thresholds() -> None:

@@ -7,7 +7,6 @@ import json
 import os
 import select
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -18,7 +17,6 @@ import pytest
 
 from trainmaster.cluster.kubelet import orphans
 from trainmaster.cluster.kubelet.rewriting import Rewriter, replace_paths
-from trainmaster.cluster.kubelet.sandbox_ports import PortTable
 from trainmaster.cluster.kubelet.spawn_init import descendants
 from trainmaster.testing.podworld import Lab, PodWorld, a_container, a_lab, a_pod, script
 
@@ -84,6 +82,12 @@ def test_a_pair_that_names_the_pod_itself_leads_to_its_own_port() -> None:
     assert a_rewriter(own_ports=(23456,)).env(env) == {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "5056"}
 
 
+def test_a_port_without_an_address_is_rewritten_if_the_pod_declares_it() -> None:
+    env = {"SERVER_PORT": "23456", "OTHER_PORT": "80", "PORTS": "23456"}
+
+    assert a_rewriter(own_ports=(23456,)).env(env) == {"SERVER_PORT": "5056", "OTHER_PORT": "80", "PORTS": "23456"}
+
+
 def test_paths_of_volumes_become_the_directories_behind_them() -> None:
     paths = {"/data": "/host/v", "/data/deep": "/host/w"}
 
@@ -91,22 +95,22 @@ def test_paths_of_volumes_become_the_directories_behind_them() -> None:
     assert replace_paths("/database /my/data", paths) == "/database /my/data"
 
 
-def test_a_port_keeps_its_number_while_it_is_free() -> None:
-    table = PortTable()
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        busy = taken.getsockname()[1]
+def test_pods_of_two_clusters_have_different_ports(tmp_path: Path) -> None:
+    env = [{"name": "MASTER_ADDR", "value": "master"}, {"name": "MASTER_PORT", "value": "23456"}]
+    show = "echo port $MASTER_PORT; exec sleep 1000"
+    master = a_pod("master", containers=[a_container("sh", "-c", show, env=env, ports=[{"containerPort": 23456}])])
 
-        displaced = table.get("ns", "a", busy)
-    first = table.get("ns", "a", 23456)
-    second = table.get("ns", "b", 23456)
+    async def main() -> list[str]:
+        async with a_lab(tmp_path / "one", kind="ports") as one, a_lab(tmp_path / "two", kind="ports") as two:
+            for lab in (one, two):
+                lab.world.add("Pod", master)
+                await lab.until_logged("master", "port")
+            return [lab.log("master") for lab in (one, two)]
 
-    assert displaced != busy
+    first, second = asyncio.run(main())
+
+    assert first.removeprefix("port ").strip().isdigit()
     assert first != second
-    assert table.get("ns", "b", 23456) == second
-    table.release("ns", "a")
-    assert len({first, second, table.get("ns", "c", 23456)}) <= 3
 
 
 def test_two_pods_on_one_port_talk_to_one_another(tmp_path: Path) -> None:
@@ -259,14 +263,6 @@ def test_the_address_of_a_service_is_as_good_as_its_name(env: dict[str, str], re
     rewriter = Rewriter("team", "job-worker-0", (), (), by_name.port_of, {"10.96.1.7": ("team", "scheduler-3")})
 
     assert rewriter.env(env) == rewritten
-
-
-def test_the_port_of_the_api_server_is_what_it_is() -> None:
-    table = PortTable()
-
-    table.fix("default", "kubernetes", 443, 38111)
-
-    assert table.get("default", "kubernetes", 443) == 38111
 
 
 def test_the_own_name_of_a_pod_stays_where_it_is_no_address() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from trainmaster.cluster.controllers.garbage import GarbageCollector
 from trainmaster.cluster.controllers.statefulsets import StatefulSetKeeper
+from trainmaster.cluster.registry.status_error import ApiError
 from trainmaster.objects import timestamp
 from trainmaster.testing import stage
 from trainmaster.testing.stage import Stage
@@ -188,13 +189,47 @@ def test_a_pod_stuck_on_a_broken_template_is_repaired_by_the_next_one() -> None:
     play(scene)
 
 
+DATA = {
+    "metadata": {"name": "data"},
+    "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+}
+
+
+def mounting(*volumes: str) -> dict[str, Any]:
+    template = a_template()
+    mounts = [{"name": name, "mountPath": f"/{name}"} for name in volumes]
+    template["spec"]["containers"][0]["volumeMounts"] = mounts
+    return template
+
+
+def test_containers_mount_claims_by_the_names_of_their_templates() -> None:
+    async def scene(stage: Stage) -> None:
+        await stage.create(SETS, a_set(replicas=1, volumeClaimTemplates=[DATA], template=mounting("data")))
+
+        pod = await stage.until(lambda: stage.get(PODS, "default/db-0"))
+
+        assert "data" in [mount["name"] for mount in pod["spec"]["containers"][0]["volumeMounts"]]
+        assert "data" in [volume["name"] for volume in pod["spec"]["volumes"]]
+
+    play(scene)
+
+
+def test_a_mount_of_neither_volume_nor_claim_is_refused() -> None:
+    async def scene(stage: Stage) -> None:
+        wrong = a_set(volumeClaimTemplates=[DATA], template=mounting("data", "other"))
+
+        with pytest.raises(ApiError) as refused:
+            await stage.create(SETS, wrong)
+
+        assert 'volumeMounts[1].name: Not found: "other"' in refused.value.message
+        assert "volumeMounts[0]" not in refused.value.message
+
+    play(scene)
+
+
 def test_every_pod_has_claims_of_its_own_that_outlive_it() -> None:
     async def scene(stage: Stage) -> None:
-        claim = {
-            "metadata": {"name": "data"},
-            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
-        }
-        await stage.create(SETS, a_set(replicas=1, volumeClaimTemplates=[claim]))
+        await stage.create(SETS, a_set(replicas=1, volumeClaimTemplates=[DATA]))
 
         pod = await stage.until(lambda: stage.get(PODS, "default/db-0"))
         assert stage.names(CLAIMS) == ["data-db-0"]

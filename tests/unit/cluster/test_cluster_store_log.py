@@ -200,10 +200,23 @@ def test_a_damaged_file_is_named_with_the_way_out(path: Path, damage: Callable[[
     assert "move it and store.db-wal away" in str(error.value)
 
 
-def test_another_programs_database_is_refused_and_left_alone(path: Path) -> None:
+def test_a_file_whose_making_was_cut_short_is_made_anew(path: Path) -> None:
     path.parent.mkdir()
     with sqlite3.connect(path) as connection:
-        connection.execute("CREATE TABLE t (x)")
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # by which SQLite writes a header without our id
+    connection.close()
+    assert path.stat().st_size > 0
+
+    opened(path)
+
+    assert path.read_bytes()[68:72] == APPLICATION_ID.to_bytes(4, "big")
+
+
+@pytest.mark.parametrize("made", ["CREATE TABLE t (x)", "CREATE VIEW v AS SELECT 1"], ids=["table", "one page"])
+def test_another_programs_database_is_refused_and_left_alone(path: Path, made: str) -> None:
+    path.parent.mkdir()
+    with sqlite3.connect(path) as connection:
+        connection.execute(made)
     connection.close()
     content = path.read_bytes()
 

@@ -146,6 +146,36 @@ def test_deleted_pod_is_terminating_until_it_has_ended():
     assert row(PODS, done)["Status"] == "Succeeded"
 
 
+def with_sidecar(own: dict[str, Any], *, code: int, started: bool, phase: str) -> dict[str, Any]:
+    """A pod that got past its start, and whose sidecar has ended with that code."""
+    ended = {"exitCode": code, "reason": "Error" if code else "Completed"}
+    side = {"name": "side", "state": {"terminated": ended}, "started": started, "restartCount": 2}
+    status = {
+        "phase": phase,
+        "conditions": [{"type": "Initialized", "status": "True"}],
+        "containerStatuses": [{**container(own), "restartCount": 1}],
+        "initContainerStatuses": [side],
+    }
+    return a_pod(status, initContainers=[{"name": "side", "restartPolicy": "Always"}])
+
+
+@pytest.mark.parametrize(
+    ("own", "phase", "word"),
+    [
+        ({"terminated": {"exitCode": 0, "reason": "Completed"}}, "Succeeded", "Completed"),
+        ({"terminated": {"exitCode": 3, "reason": "Error"}}, "Failed", "Error"),
+        ({"running": {}}, "Running", "Init:Error"),
+    ],
+    ids=["succeeded", "failed", "still-running"],
+)
+def test_a_sidecar_that_ended_with_its_pod_does_not_hide_how_that_fared(
+    own: dict[str, Any], phase: str, word: str
+) -> None:
+    cells = row(PODS, with_sidecar(own, code=143, started=False, phase=phase))
+
+    assert (cells["Status"], cells["Restarts"]) == (word, "3")
+
+
 def test_sidecar_counts_as_a_container():
     status = {
         "phase": "Running",

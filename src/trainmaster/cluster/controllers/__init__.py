@@ -1,4 +1,4 @@
-"""The small controllers of a cluster: garbage, namespaces, endpoints, claims, workloads, nodes.
+"""The small controllers of a cluster: garbage, namespaces, endpoints, claims, workloads, nodes, lost pods.
 
 Start reading at `control`.
 """

@@ -108,13 +108,14 @@ class Runner:
         if config is None or box is None:
             return None
         began = self._scene.house.now()
-        self.record.restart_count, self._is_again = self._number, False
         try:
             process = await self._scene.house.sandbox.start(box, config)
         except HelperError as error:
+            self._count()
             await self._cannot_start(error, began)
             return 0.0
         self.process = process
+        self._count()
         try:
             self._begin(began)
             await self._scene.event("Normal", "Started", f"Started container {self.record.name}", self.record.name)
@@ -130,6 +131,10 @@ class Runner:
     def _number(self) -> int:
         """Of the attempt that is running or about to be made."""
         return self.record.restart_count + self._is_again
+
+    def _count(self) -> None:
+        """Not before there is a new state: the old one with the new number would pass for an attempt of its own."""
+        self.record.restart_count, self._is_again = self._number, False
 
     async def _configured(self) -> ContainerConfig | None:
         """Tries until it works: what a container refers to may come later than the container."""

@@ -1,5 +1,8 @@
 """Names of pods and services for /etc/hosts, in place of a name server. One file serves all pods of a namespace.
 
+The name of a service leads straight to its pods, or, where a port of it is another than the pods', to its own address,
+where a relay translates (`cluster_ips`).
+
 Files are rewritten in place, because pods have them bind-mounted. A pod that comes is appended at once, before it
 starts; a rewrite for those that left happens a moment later, once for many.
 """
@@ -12,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from trainmaster.cluster.kubelet.cluster_ips import address_of, ports_of, unforwarded
 from trainmaster.cluster.kubelet.sandbox import Neighbours
 from trainmaster.objects import selector
 from trainmaster.objects.meta import Json
@@ -67,8 +71,9 @@ class Hosts:
             self._tidying[pod["metadata"]["namespace"]].cancel()
             self._tidy(pod["metadata"]["namespace"])  # the line of a namesake that left must not come first
             return
+        chosen = [service for service in space.services.values() if _selects(service, pod)]
         lines = [*_pod_lines(pod, address)]
-        lines += [_service_line(service, address) for service in space.services.values() if _selects(service, pod)]
+        lines += [line for service in chosen for line in _service_lines(service, [(pod, address)])]
         self._append(pod["metadata"]["namespace"], _once(lines))
 
     def remove_pod(self, pod: Json) -> None:
@@ -87,9 +92,8 @@ class Hosts:
         is_new = name not in space.services
         space.services[name] = service
         if is_new:
-            chosen = [address for pod, address in space.pods.values() if _selects(service, pod)]
             held = {line for pod, address in space.pods.values() for line in _pod_lines(pod, address)}
-            lines = _once(_service_line(service, address) for address in chosen)
+            lines = _once(_service_lines(service, space.pods.values()))
             self._append(namespace, [line for line in lines if line not in held])
         else:
             self._tidy_soon(namespace)
@@ -114,7 +118,7 @@ class Hosts:
         for pod, address in space.pods.values():
             lines += _pod_lines(pod, address)
         for service in space.services.values():
-            lines += [_service_line(service, address) for pod, address in space.pods.values() if _selects(service, pod)]
+            lines += _service_lines(service, space.pods.values())
         return _HEAD + "".join(f"{line}\n" for line in _once(lines))
 
     def _space(self, owned: Json) -> _Namespace:
@@ -191,8 +195,19 @@ def _pod_lines(pod: Json, address: str) -> Iterator[str]:
         yield f"{address} {' '.join(qualified(f'{hostname}.{subdomain}', namespace))}"
 
 
-def _service_line(service: Json, address: str) -> str:
-    return f"{address} {' '.join(qualified(service['metadata']['name'], service['metadata']['namespace']))}"
+def _service_lines(service: Json, pods: Iterable[tuple[Json, str]]) -> Iterator[str]:
+    """In the order of the pods, which come with their addresses; those that it does not select do not matter."""
+    names = " ".join(qualified(service["metadata"]["name"], service["metadata"]["namespace"]))
+    for pod, address in pods:
+        if _selects(service, pod):
+            yield f"{address_of(service) if _is_translated(service, pod) else address} {names}"
+
+
+def _is_translated(service: Json, pod: Json) -> bool:
+    """Whether who asks the pod itself for a port of the service would ask in vain. What a relay does not carry at all,
+    as UDP, is found by the name alone: it stays with the pods then."""
+    has_relay = bool(address_of(service)) and not unforwarded(service) and not pod["spec"].get("hostNetwork")
+    return has_relay and any(port != own for port, own in ports_of(service, pod))
 
 
 def _selects(service: Json, pod: Json) -> bool:

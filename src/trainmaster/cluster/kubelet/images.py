@@ -90,9 +90,9 @@ class Images:
         self.mappings = tuple(mappings)
 
     @classmethod
-    def from_config(cls, data: Mapping[str, Any] | None, base: Path) -> Images:
-        """From the parsed content of `trainmaster.yaml` in directory `base`."""
-        return cls(mappings_of(data, base))
+    def from_config(cls, data: Mapping[str, Any] | None, file: Path) -> Images:
+        """From the parsed content of a `trainmaster.yaml`, whatever its name; relative paths start beside it."""
+        return cls(mappings_of(data, file))
 
     def resolve(self, image: str) -> ResolvedImage:
         # Sorting is stable: of patterns as long as each other, the later one has the last word.

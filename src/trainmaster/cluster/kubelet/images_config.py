@@ -10,7 +10,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TypeVar
 
-FILE = "trainmaster.yaml"
 _EXAMPLE = 'images:\n- match: "docker.io/kubeflow/*"\n  python: ./venv'
 _KEYS = ("match", "python", "files", "entrypoint", "command", "env", "workdir", "sshd")
 
@@ -43,11 +42,11 @@ class _Problem(Exception):
     """(value, remedy) of the field that is being read."""
 
 
-def mappings_of(data: object, base: Path) -> list[ImageMapping]:
+def mappings_of(data: object, file: Path) -> list[ImageMapping]:
     problems: list[str] = []
-    mappings = list(_read(data, base, problems))
+    mappings = list(_read(data, file.parent, problems))
     if problems:
-        raise ImageError("\n".join(f"{base / FILE}: {problem}" for problem in problems))
+        raise ImageError("\n".join(f"{file}: {problem}" for problem in problems))
     return mappings
 
 

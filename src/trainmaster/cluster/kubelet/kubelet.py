@@ -14,9 +14,10 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from trainmaster.cluster.kubelet.cluster_ips import ClusterIPs
+from trainmaster.cluster.kubelet.ending import Ending, end_all
 from trainmaster.cluster.kubelet.hosts import Hosts
 from trainmaster.cluster.kubelet.images import Images
-from trainmaster.cluster.kubelet.kubelet_api import PodApi, Seen, Timing, follow
+from trainmaster.cluster.kubelet.kubelet_api import PodApi, Reporter, Seen, Timing, follow
 from trainmaster.cluster.kubelet.logfiles import LogWatch
 from trainmaster.cluster.kubelet.podscene import House
 from trainmaster.cluster.kubelet.podworker import PodWorker
@@ -54,7 +55,7 @@ class Kubelet:
     ) -> None:
         """`names` are host names that pods know beside pods and services; `token` makes service account tokens;
         `stand_ins` are directories for volumes that lie elsewhere."""
-        self._api = api
+        self._api = Reporter(api)
         self._nodes = frozenset(nodes)
         self._root, self._images, self._sandbox = root, images, sandbox
         self._now, self._timing = now, timing or Timing()
@@ -64,6 +65,7 @@ class Kubelet:
         self._done: set[str] = set()
         """Pods we have removed but not seen go: a change that comes late must not start them again."""
         self._house: House | None = None
+        self._is_ending = False
 
     @property
     def house(self) -> House:
@@ -80,7 +82,8 @@ class Kubelet:
         return None
 
     async def run(self) -> None:
-        """Until cancelled. Containers are not ended by that but by closing the sandbox: nothing outlives it."""
+        """Until cancelled. Containers are not ended by that but by `end`, or by closing the sandbox, which nothing
+        outlives."""
         hosts, logs = Hosts(self._root / "hosts", self._names), LogWatch()
         addresses = ClusterIPs(self._sandbox, self._warn)
         self._house = House(
@@ -108,8 +111,16 @@ class Kubelet:
                 await services_known.wait()  # a container must see the services that were there before it
                 await self._follow_pods(group)
         finally:
+            for worker in self._workers.values():
+                worker.is_over.set()
             hosts.close()
             logs.close()
+
+    async def end(self, ending: Ending) -> None:
+        """Ends all containers, while it runs, and lets nobody know; no other is started."""
+        self._is_ending = True
+        self._api.silence()
+        await end_all(lambda: tuple(self._workers.values()), ending)
 
     async def _follow_services(self, known: asyncio.Event) -> None:
         hosts, addresses = self.house.hosts, self.house.addresses
@@ -160,7 +171,7 @@ class Kubelet:
         self.house.addresses.see(pod)
         if worker is not None:
             worker.update(pod)
-        elif pod["spec"].get("nodeName") in self._nodes and uid not in self._done:
+        elif pod["spec"].get("nodeName") in self._nodes and uid not in self._done and not self._is_ending:
             self._workers[uid] = PodWorker(self.house, pod)
             group.create_task(self._work(uid), name=f"pod {pod['metadata']['name']}")
 
@@ -169,7 +180,7 @@ class Kubelet:
         house = self.house
         while not await self._has_finished(worker := self._workers[uid]):
             await asyncio.sleep(self._timing.retry)
-            if worker.is_gone:
+            if worker.is_gone or self._is_ending:
                 break
             self._workers[uid] = PodWorker(house, worker.scene.pod)
         del self._workers[uid]

@@ -41,6 +41,37 @@ class PodApi(Protocol):
         """Told about the pod, or one of its containers."""
 
 
+class Reporter:
+    """Another's API, until it is silenced: from then on it can be read, and whatever is written to it is dropped."""
+
+    def __init__(self, api: PodApi) -> None:
+        self._api = api
+        self._is_silent = False
+
+    def silence(self) -> None:
+        self._is_silent = True
+
+    def watch(self, kind: str) -> AsyncIterator[Seen]:
+        return self._api.watch(kind)
+
+    async def get(self, kind: str, namespace: str, name: str) -> Json | None:
+        return await self._api.get(kind, namespace, name)
+
+    async def update_status(self, pod: Json, status: Json) -> None:
+        if not self._is_silent:
+            await self._api.update_status(pod, status)
+
+    async def delete(self, pod: Json) -> None:
+        if not self._is_silent:
+            await self._api.delete(pod)
+
+    async def event(
+        self, pod: Json, kind: Literal["Normal", "Warning"], reason: str, message: str, container: str = ""
+    ) -> None:
+        if not self._is_silent:
+            await self._api.event(pod, kind, reason, message, container)
+
+
 async def follow(api: PodApi, kind: str) -> AsyncIterator[Seen]:
     """A watch without end: where one ends and the next begins, what has gone in between is told as DELETED."""
     held: dict[str, Json] = {}

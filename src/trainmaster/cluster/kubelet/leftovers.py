@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,10 +27,13 @@ def temporary_home() -> Iterator[Path]:
     """A directory that is gone after the block; those of the dead are removed first."""
     parent = Path(tempfile.gettempdir())
     remove_dead(parent)
-    with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=parent) as name:
-        lock = _take(Path(name))
+    home = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+    lock = _take(home)
+    try:
+        yield home
+    finally:
         try:
-            yield Path(name)
+            _remove(home)
         finally:
             os.close(lock)
 
@@ -41,10 +45,38 @@ def remove_dead(parent: Path) -> list[Path]:
         lock = _lock_of_the_dead(directory)
         if lock is not None:
             orphans.end_recorded(directory / "sandbox.json")
-            shutil.rmtree(directory, ignore_errors=True)
+            if _remove(directory):
+                removed.append(directory)
             os.close(lock)
-            removed.append(directory)
     return removed
+
+
+def _remove(directory: Path) -> bool:
+    """Whether all of it went. The lock goes last: what is left, whoever was interrupted or refused, is found by it."""
+    if not directory.exists():
+        return True
+    _make_writable(directory)
+    lock = directory / _LOCK
+    for path in [path for path in directory.iterdir() if path != lock]:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                path.unlink()
+    if any(path != lock for path in directory.iterdir()):
+        return False
+    lock.unlink(missing_ok=True)
+    directory.rmdir()
+    return True
+
+
+def _make_writable(directory: Path) -> None:
+    """What programs in pods have closed to others they have closed to us: we are who they run as."""
+    for path, names, _ in os.walk(directory):
+        for below in [Path(path, name) for name in names]:
+            if not below.is_symlink():
+                with contextlib.suppress(OSError):
+                    below.chmod(stat.S_IRWXU)
 
 
 def _take(directory: Path) -> int:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from trainmaster.cluster.kubelet.images_config import FILE, absolute
+from trainmaster.cluster.kubelet.images_config import absolute
 from trainmaster.objects import quantity
 
 SECTIONS = ("node", "volumes")
@@ -44,8 +44,8 @@ class MachineConfig:
     """By `/path`, or `server:/path`."""
 
     @classmethod
-    def of(cls, data: object, base: Path) -> MachineConfig:
-        """From the parsed content of `trainmaster.yaml` in directory `base`."""
+    def of(cls, data: object, file: Path) -> MachineConfig:
+        """From the parsed content of a `trainmaster.yaml`, whatever its name."""
         problems: list[str] = []
         found = data if isinstance(data, Mapping) else {}
         node = _mapping(found.get("node"), "node", f"write {' and '.join(_NODE)}", problems)
@@ -57,11 +57,11 @@ class MachineConfig:
         volumes = _mapping(found.get("volumes"), "volumes", hint, problems)
         problems += [*_wrong_resources(resources), *_wrong_labels(labels), *_wrong_volumes(volumes)]
         if problems:
-            raise MachineError("\n".join(f"{base / FILE}: {problem}" for problem in problems))
+            raise MachineError("\n".join(f"{file}: {problem}" for problem in problems))
         return cls(
             {str(name): str(amount) for name, amount in resources.items()},
             {str(name): str(value) for name, value in labels.items()},
-            {_normal(place): absolute(path, base) for place, path in volumes.items()},
+            {_normal(place): absolute(path, file.parent) for place, path in volumes.items()},
         )
 
 

@@ -85,10 +85,12 @@ class Scene:
             seconds = self.pod["spec"].get("terminationGracePeriodSeconds", 30)
         return float(seconds)
 
-    async def take_turn(self) -> None:
+    async def take_turn(self) -> bool:
+        """Whether it may use it: the order to end may have come while it waited."""
         if not self.has_turn:
             await self.house.turns.acquire()
             self.has_turn = True
+        return not self.stop.is_ordered
 
     def end_turn(self) -> None:
         """The pod has got so far that another may start; harmless when it has no turn."""

@@ -31,7 +31,8 @@ def _shortcomings(pod: Json, sandbox: Sandbox) -> Iterator[tuple[str, str]]:
     """What the pod asks for and this machine does not let us give."""
     spec = pod["spec"]
     containers = (*spec["containers"], *(spec.get("initContainers") or ()))
-    limited = any((c.get("resources") or {}).get("limits", {}).keys() & {"memory", "cpu"} for c in containers)
+    # Init containers that operators add have limits that nobody wrote: they are not what the user asks for.
+    limited = any((c.get("resources") or {}).get("limits", {}).keys() & {"memory", "cpu"} for c in spec["containers"])
     if limited and not sandbox.can_limit:
         yield "LimitsNotEnforced", "this user may not make control groups: memory and CPU limits are not enforced"
     contexts = [spec.get("securityContext") or {}, *(c.get("securityContext") or {} for c in containers)]
@@ -62,6 +63,8 @@ class PodWorker:
         self._is_deleted = asyncio.Event()
         self._is_stale = asyncio.Event()
         self._is_gone = False
+        self.is_over = asyncio.Event()
+        """Nothing of the pod runs, nor will."""
         self._obey()
 
     @property
@@ -72,6 +75,11 @@ class PodWorker:
     @property
     def is_gone(self) -> bool:
         return self._is_gone
+
+    @property
+    def running(self) -> int:
+        """How many containers there are now."""
+        return sum(runner.process is not None for runner in self.runners.values())
 
     @property
     def phase(self) -> str:
@@ -98,6 +106,10 @@ class PodWorker:
         self._is_deleted.set()
         self._order_stop(0.0)
 
+    def end(self, limit: float) -> None:
+        """As if the pod were deleted, and with no more time than that."""
+        self._order_stop(min(self.scene.grace, limit))
+
     def _obey(self) -> None:
         if self.scene.pod["metadata"].get("deletionTimestamp"):
             self._is_deleted.set()
@@ -112,8 +124,11 @@ class PodWorker:
         self._dirty.set()
 
     async def run(self) -> None:
-        if not self.is_finished:
-            await self._live()
+        try:
+            if not self.is_finished:
+                await self._live()
+        finally:
+            self.is_over.set()
         await self._is_deleted.wait()
         if not self._is_gone:
             await self._house.api.delete(self.scene.pod)
@@ -178,7 +193,8 @@ class PodWorker:
         while not scene.stop.is_ordered:
             try:
                 await scene.volumes.prepare(scene.pod, scene.node, house.sandbox.host_ip)
-                await scene.take_turn()
+                if not await scene.take_turn():
+                    return False
                 scene.box = await house.sandbox.create(self._pod_config())
             except VolumeError as error:
                 await scene.event_once("FailedMount", f"MountVolume.SetUp failed: {error}")

@@ -8,6 +8,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
+from trainmaster.cluster.kubelet import grpc_health
 from trainmaster.objects.meta import Json
 
 _MAX_ANSWER = 1024
@@ -48,6 +49,13 @@ async def _look(probe: Json, target: Target) -> str:
         _, writer = await target.connect(target.port(action["port"]))
         await _close(writer)
         return ""
+    if (action := probe.get("grpc")) is not None:
+        number = target.port(action["port"])
+        reader, writer = await target.connect(number)
+        try:
+            return await grpc_health.check(reader, writer, f"localhost:{number}", action.get("service") or "")
+        finally:
+            await _close(writer)
     return "probes of this kind are not supported here"
 
 

@@ -2,8 +2,8 @@
 
 Where every pod is 127.0.0.1, a peer is known by its port alone. Three forms are understood: `name:port` anywhere in a
 text (also `name.namespace.svc…:port`, and `localhost:port` for the pod's own ports), pairs of variables such as
-MASTER_ADDR and MASTER_PORT, and a variable that is nothing but a name. The cluster address of a service is as good as
-its name. Paths of volumes are replaced by the directories behind them. Pure but for the port table it is given.
+MASTER_ADDR and MASTER_PORT (of a port alone: one that the pod has declared), and a variable that is nothing but a
+name. The cluster address of a service is as good as its name. Paths of volumes are replaced by the directories behind them. Pure but for the port table it is given.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Rewriter:
 
     def env(self, env: Mapping[str, str]) -> dict[str, str]:
         """Pairs first: the port of an address is lost once the address has been rewritten."""
-        paired = dict(self._pairs(env))
+        paired = {**dict(self._lone_ports(env)), **dict(self._pairs(env))}
         return {name: paired.get(name) or self._value(name, value) for name, value in env.items()}
 
     def text(self, text: str) -> str:
@@ -60,6 +60,14 @@ class Rewriter:
             if target is not None:
                 yield name, HERE
                 yield f"{stem}_PORT", str(self.port_of(*target, int(port)))
+
+    def _lone_ports(self, env: Mapping[str, str]) -> Iterable[tuple[str, str]]:
+        """Of no address, and one of the pod's own: where it is to listen."""
+        for name, value in env.items():
+            stem, _, kind = name.rpartition("_")
+            is_own = kind == "PORT" and value.isdigit() and int(value) in self.own_ports
+            if is_own and not any(other.startswith(f"{stem}_{of}") for other in env for of in _PAIRS):
+                yield name, str(self.port_of(self.namespace, self.pod, int(value)))
 
     def _bare(self, value: str) -> tuple[str, str] | None:
         """In a pair, a name without dots can only be one of the cluster's, even if it is not there yet."""

@@ -1,8 +1,9 @@
 """The substitute sandbox for machines that forbid namespaces: all pods share 127.0.0.1, ports are dealt out.
 
-A port of a pod keeps its number while nobody else has it; the next pod with the same port gets another, and everything
-in environments and arguments that names it is rewritten (`rewriting`). What it cannot give: names that resolve, volumes
-at their paths (texts that mention them are rewritten), and one port for several pods that take it from one variable.
+A port of a pod keeps its number while nobody else has it (`port_table`); the next pod with the same port gets another,
+and everything in environments and arguments that names it is rewritten (`rewriting`). What it cannot give: names that
+resolve, volumes at their paths (texts that mention them are rewritten), and one port for several pods that take it from
+one variable.
 """
 
 from __future__ import annotations
@@ -18,56 +19,13 @@ from typing import Literal
 
 from trainmaster.cluster.kubelet.inside_api import ACCOUNT
 from trainmaster.cluster.kubelet.launcher import ContainerConfig, ExecConfig, Launcher, Process
+from trainmaster.cluster.kubelet.port_table import PortTable
 from trainmaster.cluster.kubelet.rewriting import HERE, Rewriter, replace_paths
 from trainmaster.cluster.kubelet.sandbox import DOOR, PodConfig, PodSandbox, SandboxError
 from trainmaster.cluster.kubelet.zygote import HelperError
 from trainmaster.objects import selector
 
 _SSH = (22, 2222)
-_Endpoint = tuple[str, str, int]  # namespace, name of a pod or service, port
-
-
-class PortTable:
-    """Which port of this machine stands for which port of a pod."""
-
-    def __init__(self) -> None:
-        self._ports: dict[_Endpoint, int] = {}
-
-    def get(self, namespace: str, name: str, port: int) -> int:
-        """Given out when it is first asked for, so that a pod may name a peer that has not started yet."""
-        endpoint = (namespace, name, port)
-        if endpoint not in self._ports:
-            self._ports[endpoint] = self._free(port)
-        return self._ports[endpoint]
-
-    def fix(self, namespace: str, name: str, port: int, number: int) -> None:
-        """Of a service that is no pod's."""
-        self._ports[namespace, name, port] = number
-
-    def release(self, namespace: str, name: str) -> None:
-        for endpoint in [e for e in self._ports if e[:2] == (namespace, name)]:
-            del self._ports[endpoint]
-
-    def _free(self, wanted: int) -> int:
-        taken = set(self._ports.values())
-        if wanted not in taken and _is_free(wanted):
-            return wanted
-        while True:
-            with socket.socket() as probe:
-                probe.bind((HERE, 0))
-                port: int = probe.getsockname()[1]
-            if port not in taken:
-                return port
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HERE, port))
-        except (OSError, OverflowError):
-            return False
-    return True
 
 
 class PortSandbox:
@@ -131,7 +89,10 @@ class PortSandbox:
         self.ports.release(pod.config.namespace, pod.config.name)
 
     async def close(self) -> None:
-        await self._launcher.close()
+        try:
+            await self._launcher.close()
+        finally:
+            self.ports.close()
 
     def _rewritten(self, pod: PodConfig, config: ContainerConfig) -> ContainerConfig:
         neighbours = pod.neighbours()

@@ -88,6 +88,7 @@ class _Init:
         self._code: int | None = None
         self._is_ending = self._is_killed = self._has_told_rest = False
         self._streams: dict[int, bytes] = {}
+        self._speaking = -1
         self._poll = select.poll()
         self._wakeup, sender = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(sender, warn_on_full_buffer=False)
@@ -152,11 +153,14 @@ class _Init:
         ready = self._poll.poll(timeout)
         if not ready:
             self._log.flush()
-        for fd, _ in ready:
+        # Which of two streams was written to first cannot be told. That the one just read goes on is likelier, and
+        # keeps tracebacks whole.
+        for fd in sorted((fd for fd, _ in ready), key=lambda fd: fd != self._speaking):
             data = _read(fd)
             if fd == self._wakeup:
                 continue
             if data:
+                self._speaking = fd
                 self._log.write(self._streams[fd], data)
             elif data is not None:
                 self._poll.unregister(fd)

@@ -146,11 +146,16 @@ def _check_selected(obj: Mapping[str, Any]) -> list[Cause]:
     if selector is None or any(labels.get(key) != value for key, value in wanted.items()):
         detail = "`selector` does not match template `labels`"
         causes.append(invalid_value("spec.template.metadata.labels", labels, detail))
-    causes += check_template(spec["template"], "spec.template")
+    causes += check_template(spec["template"], "spec.template", _claims(spec))
     policy = spec["template"]["spec"].get("restartPolicy")
     if policy != "Always":
         causes.append(unsupported("spec.template.spec.restartPolicy", policy, ("Always",)))
     return causes
+
+
+def _claims(spec: Mapping[str, Any]) -> Iterator[str]:
+    """Volumes that a StatefulSet's pods have without their template saying so: a claim each, by the claim's name."""
+    return ((claim.get("metadata") or {}).get("name", "") for claim in spec.get("volumeClaimTemplates") or ())
 
 
 def _check_replicas(spec: Mapping[str, Any]) -> list[Cause]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -47,17 +47,18 @@ def check_pod(pod: Mapping[str, Any]) -> list[Cause]:
     return list(_spec(pod.get("spec") or {}, "spec"))
 
 
-def check_template(template: Mapping[str, Any], path: str) -> list[Cause]:
+def check_template(template: Mapping[str, Any], path: str, claims: Iterable[str] = ()) -> list[Cause]:
+    """`claims` are volumes that its owner adds to every pod; they may stand for those of the template."""
     metadata = template.get("metadata") or {}
     causes = check_labels(metadata.get("labels"), f"{path}.metadata.labels")
     causes += check_annotations(metadata.get("annotations"), f"{path}.metadata.annotations")
-    return [*causes, *_spec(template.get("spec") or {}, f"{path}.spec")]
+    return [*causes, *_spec(template.get("spec") or {}, f"{path}.spec", claims)]
 
 
-def _spec(spec: Mapping[str, Any], path: str) -> Iterator[Cause]:
+def _spec(spec: Mapping[str, Any], path: str, claims: Iterable[str] = ()) -> Iterator[Cause]:
     volumes = spec.get("volumes") or []
     yield from _volumes(volumes, f"{path}.volumes")
-    names = frozenset(volume.get("name") for volume in volumes)
+    names = frozenset((*(volume.get("name") for volume in volumes), *claims))
     if not spec.get("containers"):
         yield required(f"{path}.containers")
     seen: set[str] = set()

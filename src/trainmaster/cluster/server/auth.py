@@ -100,6 +100,8 @@ class AccountTokens:
         return known or self._read(token)
 
     def _read(self, token: str) -> Caller | None:
+        if not token.isascii():
+            return None  # bytes of a header that are no text cannot even be signed
         text, _, signature = token.rpartition(".")
         if not hmac.compare_digest(signature.encode(), self._signature(text).encode()):
             return None
@@ -140,19 +142,19 @@ class Authenticator:
     """Finds the caller behind a request: by bearer token, else by client certificate."""
 
     def __init__(self, tokens: Mapping[str, Caller], accounts: AccountTokens | None = None) -> None:
-        # Whole headers are the keys: one lookup by keyed hash decides, with no comparison that leaks how much matched.
-        self._callers = {f"Bearer {token}": caller for token, caller in tokens.items()}
+        # One lookup by keyed hash decides, with no comparison that leaks how much matched.
+        self._callers = dict(tokens)
         self._accounts = accounts
 
     def caller_of(self, request: web.BaseRequest) -> Caller | None:
         header = request.headers.get("Authorization")
         if header is None:
             return _certified(request)
-        scheme, _, token = header.partition(" ")
-        return self._callers.get(header) or (self._account(token) if scheme == "Bearer" else None)
+        scheme, _, rest = header.strip().partition(" ")
+        return self.caller_of_token(rest.partition(" ")[0]) if scheme.lower() == "bearer" else None
 
     def caller_of_token(self, token: str) -> Caller | None:
-        return self._callers.get(f"Bearer {token}") or self._account(token)
+        return self._callers.get(token) or self._account(token)
 
     def _account(self, token: str) -> Caller | None:
         return self._accounts.caller_of(token) if self._accounts is not None else None

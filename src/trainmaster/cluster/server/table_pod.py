@@ -53,7 +53,9 @@ def _reason(pod: Json, spec: Json, status: Json) -> str:
         if condition.get("type") == "PodScheduled" and condition.get("reason") == "SchedulingGated":
             reason = "SchedulingGated"
     initializing = _init_reason(spec, status)
-    reason = initializing if initializing is not None else _container_reason(status, reason)
+    reason = reason if initializing is None else initializing
+    if initializing is None or _is_true("Initialized", status):
+        reason = _container_reason(status, reason)
     if pod["metadata"].get("deletionTimestamp"):
         if status.get("reason") == "NodeLost":
             return "Unknown"
@@ -63,7 +65,9 @@ def _reason(pod: Json, spec: Json, status: Json) -> str:
 
 
 def _init_reason(spec: Json, status: Json) -> str | None:
-    """`Init:…` while an init container is in the way; None once all are through."""
+    """`Init:…` of the first init container that is neither through nor running beside; None if there is none.
+
+    After the start that may also be a sidecar which has ended with the pod: then the containers have the last word."""
     sidecars = _sidecars(spec)
     total = len(spec.get("initContainers") or ())
     for index, container in enumerate(status.get("initContainerStatuses") or ()):
@@ -93,7 +97,7 @@ def _container_reason(status: Json, reason: str) -> str:
         elif container.get("ready") and state.get("running") is not None:
             running = True
     if reason == "Completed" and running:
-        return "Running" if _is_ready(status) else "NotReady"
+        return "Running" if _is_true("Ready", status) else "NotReady"
     return reason
 
 
@@ -103,14 +107,14 @@ def _ending(ended: Json) -> str:
     return f"Signal:{ended['signal']}" if ended.get("signal") else f"ExitCode:{ended.get('exitCode', 0)}"
 
 
-def _is_ready(status: Json) -> bool:
-    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in status.get("conditions") or ())
+def _is_true(condition: str, status: Json) -> bool:
+    return any(c.get("type") == condition and c.get("status") == "True" for c in status.get("conditions") or ())
 
 
 def _restarts(spec: Json, status: Json, now: float) -> str:
     """`3 (2m ago)`: of the init containers while one of them is in the way, else of the containers."""
     statuses = _counted(spec, status)
-    if _init_reason(spec, status) is not None:
+    if _init_reason(spec, status) is not None and not _is_true("Initialized", status):
         statuses = list(status.get("initContainerStatuses") or ())
     count = sum(s.get("restartCount") or 0 for s in statuses)
     ends = [((s.get("lastState") or {}).get("terminated") or {}).get("finishedAt") for s in statuses]

@@ -89,7 +89,7 @@ class Log:
         with _explained(self._path):
             problem = self._connection.execute("PRAGMA quick_check(1)").fetchone()[0]
             if problem != "ok":
-                raise StoreError(damaged(self._path, problem))
+                raise StoreError(damaged(self._path, " ".join(problem.split())))  # SQLite gives it several lines
             (compacted,) = self._connection.execute("SELECT value FROM meta WHERE name = 'compacted'").fetchone()
             return compacted, list(self._rows())
 
@@ -161,7 +161,9 @@ def _prepare(path: Path) -> None:
         raise StoreError(_foreign(path, "it is no SQLite database"))
     if len(header) < _HEADER_BYTES:
         raise StoreError(damaged(path, f"it ends after {len(header)} bytes"))
-    if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
+    application_id, pages = (int.from_bytes(header[start : start + 4], "big") for start in (68, 28))
+    # One page without an id has no tables yet: ours as long as it is being made, and for good if that was cut short.
+    if application_id != APPLICATION_ID and (application_id, pages) != (0, 1):
         raise StoreError(_foreign(path, "another program's SQLite database"))
 
 
@@ -169,7 +171,6 @@ def _claim(path: Path, connection: sqlite3.Connection, full_sync: bool) -> None:
     """Takes the file for this process alone, and makes the tables if it is new."""
     run = connection.execute
     run("PRAGMA locking_mode = EXCLUSIVE")
-    run("PRAGMA auto_vacuum = INCREMENTAL")
     version = run("PRAGMA user_version").fetchone()[0]
     if version > SCHEMA_VERSION:
         raise StoreError(
@@ -177,6 +178,9 @@ def _claim(path: Path, connection: sqlite3.Connection, full_sync: bool) -> None:
             f"upgrade Trainmaster, or choose another place"
         )
     if version == 0:
+        if run("SELECT 1 FROM sqlite_master").fetchone():
+            raise StoreError(_foreign(path, "another program's SQLite database"))
+        run("PRAGMA auto_vacuum = INCREMENTAL")  # written at once: within the transaction it would have no effect
         # In the default journal mode: the header must be in the file itself, not only in its -wal, to be recognised.
         connection.executescript(_CREATE.format(application_id=APPLICATION_ID, version=SCHEMA_VERSION))
     run("PRAGMA journal_mode = WAL").fetchone()
