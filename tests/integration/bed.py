@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 from trainmaster import frameworks
 from trainmaster.cli.embedded import EmbeddedOptions, embedded
 from trainmaster.cli.resources import Resources
+from trainmaster.cluster.kubelet.ending import Ending
 from trainmaster.kube import config as kubeconfig
 from trainmaster.kube.client import Client
 from trainmaster.kube.transport import HttpTransport
@@ -240,8 +241,8 @@ def bed(options: EmbeddedOptions | None = None) -> Iterator[Bed]:
     @contextlib.asynccontextmanager
     async def cluster() -> AsyncIterator[Client]:
         chosen = options or EmbeddedOptions(config=str(CONFIG))
-        async with embedded(chosen, Path(), announce=False) as client:
-            yield client
+        async with embedded(chosen, Path(), announce=False, ending=Ending(limit=0.0)) as running:
+            yield running.client
 
     with in_thread(cluster) as reached:
         yield reached

@@ -11,6 +11,7 @@ from typing import Any
 from tests.integration.bed import Bed, Json, in_thread
 
 from trainmaster.cluster.cluster import Cluster, ClusterOptions
+from trainmaster.cluster.kubelet.ending import Ending
 from trainmaster.cluster.kubelet.images import Images
 from trainmaster.cluster.kubelet.sandbox import Kind
 from trainmaster.kube import config as kubeconfig
@@ -22,7 +23,7 @@ from trainmaster.kube.transport import HttpTransport
 def plain_bed(home: Path, sandbox: Kind, images: Images | None = None) -> Iterator[Bed]:
     @contextlib.asynccontextmanager
     async def cluster() -> AsyncIterator[Client]:
-        running = Cluster(ClusterOptions(home, sandbox=sandbox, images=images or Images()))
+        running = Cluster(ClusterOptions(home, sandbox=sandbox, images=images or Images()), ending=Ending(limit=0.0))
         async with running.running():
             client = Client(HttpTransport(kubeconfig.load(str(running.kubeconfig))))
             try:

@@ -331,6 +331,10 @@ def a_server(name: str, app: str, host: str = "0.0.0.0") -> Json:
 def called(cluster: Bed, service: str, port: int = PORT) -> str:
     """What a pod hears that connects to the literal address of a service."""
     address = cluster.do(cluster.client.get(SERVICES, service, "default"))["spec"]["clusterIP"]
+    return called_at(cluster, address, port)
+
+
+def called_at(cluster: Bed, address: str, port: int) -> str:
     env = [{"name": "TARGET_HOST", "value": address}, {"name": "TARGET_PORT", "value": str(port)}]
     return caller(cluster, "caller", "", container={"command": ["python", "-c", CALL], "env": env})
 
@@ -356,6 +360,15 @@ def test_the_port_of_a_service_may_be_another_than_that_of_the_pod(cluster, host
     cluster.pod(f"{name}-0", is_ready)
 
     assert called(cluster, name, 80) == f"this is {name}-0\n"
+
+
+@pytest.mark.parametrize("form", ["{}", "{}.default", "{}.default.svc.cluster.local"])
+def test_the_name_of_a_service_with_another_port_than_its_pod_leads_to_it(cluster, form):
+    name = f"named-{os.urandom(3).hex()}"
+    cluster.submit(a_service(name, port=80), a_server(f"{name}-0", name))
+    cluster.pod(f"{name}-0", is_ready)
+
+    assert called_at(cluster, form.format(name), 80) == f"this is {name}-0\n"
 
 
 def test_the_address_of_a_service_without_a_pod_refuses_at_once(namespaced):

@@ -6,53 +6,18 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 import yaml
 from tests.integration.bed import CONFIG, PATIENCE, a_job, connected, container_of, processes, wait_for_end
+from tests.integration.commands import said, started, trainmaster
 
-TRAINMASTER = (sys.executable, "-m", "trainmaster")
 RING = Path(__file__).parents[2] / "examples" / "01-ring"
 MOUNTS = Path("/proc/self/mountinfo")
-
-
-def trainmaster(*words: object, given: str = "", **env: str) -> subprocess.CompletedProcess[str]:
-    command = [*TRAINMASTER, *map(str, words)]
-    environment = {**os.environ, **env}
-    return subprocess.run(command, input=given, env=environment, capture_output=True, text=True, timeout=PATIENCE)
-
-
-@contextmanager
-def started(*words: object, given: str, **env: str) -> Iterator[subprocess.Popen[str]]:
-    """A command under way; killed if the test does not end it."""
-    pipe, command = subprocess.PIPE, [*TRAINMASTER, *map(str, words)]
-    process = subprocess.Popen(command, env={**os.environ, **env}, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
-    assert process.stdin is not None
-    process.stdin.write(given)
-    process.stdin.close()
-    process.stdin = None
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait(PATIENCE)
-        for stream in (process.stdout, process.stderr):
-            if stream is not None:
-                stream.close()
-
-
-def said(process: subprocess.Popen[str], text: str, times: int = 1) -> None:
-    """Waits until it has printed so many lines with that text."""
-    assert process.stdout is not None
-    for line in process.stdout:
-        times -= text in line
-        if not times:
-            return
-    raise AssertionError(f"it ended without saying {text!r}: {process.stderr and process.stderr.read()}")
+KINDS = ("net", "mnt", "uts", "pid")
 
 
 def held(name: str, gate: Path, restart: str = "OnFailure", *, replicas: Mapping[str, int]) -> str:
@@ -79,8 +44,8 @@ def descendants(pid: int) -> list[int]:
 
 def namespaces_of(pids: list[int]) -> set[str]:
     """Those that are not this process's own."""
-    return {os.readlink(f"/proc/{pid}/ns/{kind}") for pid in pids for kind in ("net", "mnt", "uts", "pid")} - {
-        os.readlink(f"/proc/self/ns/{kind}") for kind in ("net", "mnt", "uts", "pid")
+    return {os.readlink(f"/proc/{pid}/ns/{kind}") for pid in pids for kind in KINDS} - {
+        os.readlink(f"/proc/self/ns/{kind}") for kind in KINDS
     }
 
 
@@ -89,12 +54,22 @@ def inhabited() -> set[str]:
     found = set()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
-            for kind in ("net", "mnt", "uts", "pid"):
+            for kind in KINDS:
                 try:
                     found.add(os.readlink(entry / "ns" / kind))
                 except OSError:
                     break
     return found
+
+
+@contextmanager
+def held_open(pids: list[int]) -> Iterator[None]:
+    """The namespaces of these processes: while somebody holds one, no other gets its number."""
+    with ExitStack() as stack:
+        for pid in pids:
+            for kind in KINDS:
+                stack.callback(os.close, os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY))
+        yield
 
 
 @contextmanager
@@ -106,11 +81,12 @@ def nothing_left(process: subprocess.Popen[str]) -> Iterator[None]:
     assert len(family) > 2
     assert any(space.startswith("net:") for space in spaces)
 
-    yield
+    with held_open(family):
+        yield
 
-    wait_for_end(family)
-    assert processes("held") == []
-    assert not spaces & inhabited()
+        wait_for_end(family)
+        assert processes("held") == []
+        assert not spaces & inhabited()
     assert MOUNTS.read_text() == mounts
     assert set(os.listdir("/sys/class/net")) == links
 

@@ -74,10 +74,26 @@ def on_a_taken_port() -> int:
 
 
 TWICE = "import socket\na = socket.create_server(('127.0.0.1', 2222))\nsocket.create_server(('127.0.0.1', 2222))\n"
+WITHOUT = """
+import pathlib, sys, traceback
+try:
+    import nosuchmodule
+except ImportError:
+    traceback.print_exc()
+starts = pathlib.Path("/app/starts")
+count = starts.stat().st_size if starts.exists() else 0
+starts.write_text("x" * (count + 1))
+print("start", count)
+sys.exit(count < 2)
+"""
+CLAIM = "          volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]\n"
+LABEL = "          nodeSelector: {gpu: 'yes'}\n"
 NEVER = ("OnFailure", "Never")
 
 TRIES: dict[str, Callable[[], int]] = {
     "no framework": Try(program="import nosuchframework"),
+    "no framework, under `python -m`": Try(("/app/train.py", "-m, nosuchframework.launch")),
+    "a module that the program can do without": Try(program=WITHOUT),
     "an image that nothing stands for": Try(("command: [python, /app/train.py]", "workingDir: /"), mapping=""),
     "`--image` with a pattern that is misspelt": Try(
         options=EmbeddedOptions(images=("registry.example/mnits=python",))
@@ -88,6 +104,7 @@ TRIES: dict[str, Callable[[], int]] = {
     "no namespaces on this machine": Try(),
     "`--sandbox namespaces` without any": Try(options=EmbeddedOptions(sandbox="namespaces")),
     "a misspelt kind": Try(("kind: PyTorchJob", "kind: PytorchJob")),
+    "a kind in small letters": Try(("kind: PyTorchJob", "kind: pytorchjob")),
     "a misspelt field": Try(("spec:\n", "spec:\n  cleanPolicy: All\n")),
     "a misspelt field that is needed": Try(("pytorchReplicaSpecs", "pytorchReplicaSpec")),
     "a misspelt role": Try(("Master:", "Mastre:")),
@@ -96,6 +113,7 @@ TRIES: dict[str, Callable[[], int]] = {
     "a program that is not there": Try(program=""),
     "a program that nothing stands for": Try(mapping="", change=("/app/train.py", "/opt/mnist/train.py")),
     "a command that is not there": Try(("[python,", "[torchrun,")),
+    "a command in one word": Try(("[python, /app/train.py]", '["python /app/train.py"]')),
     "a mapped directory that is not there": Try(mapping=MAPPING.replace(": .", ": ./src")),
     "more CPUs than there are": Try(
         ("command:", "resources: {requests: {cpu: 4000}}\n              command:"), timeout=2
@@ -103,6 +121,8 @@ TRIES: dict[str, Callable[[], int]] = {
     "a GPU that is not there": Try(
         ("command:", "resources: {limits: {example.com/gpu: 1}}\n              command:"), timeout=2
     ),
+    "a claim that is not there": Try(("          containers:", f"{CLAIM}          containers:"), timeout=2),
+    "a label that no node has": Try(("          containers:", f"{LABEL}          containers:"), timeout=2),
     "a program that fails": Try(NEVER, program="raise SystemExit(3)"),
     "a program that fails again and again": Try(program="raise SystemExit(3)", timeout=3),
     "`--context` without a kubeconfig": Try(context="prod"),

@@ -15,7 +15,7 @@ import yaml
 from tools.generate_kustomize import overlays
 
 from trainmaster import frameworks
-from trainmaster.operator.install import Installation, manifests
+from trainmaster.operator.install import Installation, manifests, name_outside
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 CHART = DEPLOY / "helm" / "trainmaster"
@@ -125,6 +125,11 @@ def rendered(helm, namespace, *settings):
             {"webhooks": "all", "webhook_failure_policy": "Fail", "watch_namespace": "team"},
             id="all webhooks of one namespace",
         ),
+        pytest.param(
+            ["webhooks.mode=all", "watchNamespace=trainmaster-system"],
+            {"webhooks": "all", "watch_namespace": "trainmaster-system"},
+            id="webhooks of the operator's own namespace",
+        ),
         pytest.param(["image.repository=here/it", "image.tag=v7"], {"image": "here/it:v7"}, id="image"),
         pytest.param(["image.digest=sha256:ab"], {"image": "trainmaster@sha256:ab"}, id="digest"),
     ],
@@ -156,10 +161,11 @@ def test_the_charts_rights_and_kinds_shrink_with_the_schemes(helm, kind):
     assert built == expected(installation, with_namespace=False)
 
 
-def test_the_chart_goes_where_the_release_goes(helm):
-    built, _ = rendered(helm, "elsewhere", "webhooks.mode=validating")
+@pytest.mark.parametrize("place", ["elsewhere", "webhook", "ml-outside", "leader-election", "webhooks"])
+def test_the_chart_goes_where_the_release_goes(helm, place):
+    built, _ = rendered(helm, place, "webhooks.mode=validating")
 
-    there = replace(PLAIN, namespace="elsewhere", name_outside="trainmaster-elsewhere", webhooks="validating")
+    there = replace(PLAIN, namespace=place, name_outside=name_outside(place), webhooks="validating")
     assert built == expected(there, with_namespace=False)
 
 

@@ -198,6 +198,30 @@ def test_a_job_of_either_operator_that_we_stand_for_runs(version: str, manager: 
 # Edits.
 
 
+@pytest.mark.parametrize(
+    ("resource", "name", "change"),
+    [
+        pytest.param(CONFIG_MAPS, "job-config", {"data": {"hostfile": "nowhere slots=1"}}, id="hosts"),
+        pytest.param(ROLES, "job-launcher", {"rules": []}, id="rights"),
+        pytest.param(ROLE_BINDINGS, "job-launcher", {"subjects": []}, id="who has them"),
+    ],
+)
+def test_what_a_job_needs_is_mended_when_somebody_changes_it(resource: Resource, name: str, change: Json) -> None:
+    api, job = an_api(), mpi("v1").manifest
+
+    async def main() -> None:
+        async with operating(api):
+            submit(api, job)
+            await settle(api)
+            before = api.object(resource, "default", name)
+            api.put(resource, {**before, **change})
+            await quiet(api)
+            after = api.object(resource, "default", name)
+        assert {part: after[part] for part in change} == {part: before[part] for part in change}
+
+    clock.run(main())
+
+
 def test_an_edit_that_breaks_a_job_of_a_launcher_alone_leaves_it_running() -> None:
     api, scene = an_api(), mpi("v2beta1", None)
 

@@ -1,9 +1,10 @@
 """The structural schema of every kind, derived from its framework, and the CRD around it.
 
-Two principles. What we read is typed, and of pod templates also what people write by hand, so that the API server refuses
-a wrong type in a job before there are pods to refuse. What we do not know is kept
+Two principles. What we read is typed, and of pod templates also what people write by hand, so that the API server
+refuses a wrong type in a job before there are pods to refuse. What we do not know is kept
 (`x-kubernetes-preserve-unknown-fields`), so that fields of newer Kubernetes versions reach the pods, flat policy
-fields of old manifests survive, and a misspelt field can be named in an event instead of vanishing. No CEL by default: Kubernetes 1.20 has none, and every rule is also checked on reading.
+fields of old manifests survive, and a misspelt field can be named in an event instead of vanishing. No CEL by default:
+Kubernetes 1.20 has none, and every rule is also checked on reading.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import sys
 
-INTERRUPTED = 130
+INTERRUPTED, BAD_USAGE = 130, 2
 GARBAGE = 20_000
 """New objects before the collector looks for garbage. Python's own 700 has it look a hundred times at mere imports."""
 
@@ -31,11 +31,15 @@ def main() -> None:
 def _main() -> None:
     gc.set_threshold(GARBAGE)
     from trainmaster.cli.app import app
-    from trainmaster.operator.options import go_flags
+    from trainmaster.operator.options import BadFlag, go_flags
 
     arguments = sys.argv[1:]
     if arguments[:1] == ["operator"]:  # Deployments of the old operators spell flags as Go programs do
-        arguments = list(go_flags(arguments, GO_BOOLEANS))
+        try:
+            arguments = list(go_flags(arguments, GO_BOOLEANS))
+        except BadFlag as error:
+            print(f"trainmaster operator: {error}", file=sys.stderr)
+            raise SystemExit(BAD_USAGE) from None
     app(arguments, prog_name="trainmaster")
 
 

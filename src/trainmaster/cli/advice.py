@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainmaster.api.status import JobStatus
-from trainmaster.cli import hints
+from trainmaster.cli import hints, placement
 from trainmaster.cli.ranks import Ending, Obstacle, RankView, first_to_fail
 
 _PULLING = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
@@ -23,6 +23,9 @@ _SIGNALS = {
     ),
     143: "it was asked to end (SIGTERM): by an eviction, a deletion, or the node going away",
 }
+_LAUNCHER = "launcher"
+_PASSED_ON = {134: "SIGABRT", 137: "SIGKILL", 139: "SIGSEGV"}
+"""Of signals that end a rank, mpirun makes its own exit code, wherever that rank ran."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,10 @@ class Case:
     is_suspended: bool = False
     tail: Sequence[str] = ()
     """The end of the log of the rank that failed first."""
+    gang: Obstacle | None = None
+    """What its PodGroup waits for."""
+    lost: frozenset[str] = frozenset()
+    """Titles of ranks whose lines are gone, and so cannot be read."""
 
 
 def advise(case: Case) -> str:
@@ -71,6 +78,8 @@ def _waiting(case: Case) -> str:
     for rank in case.ranks:
         if (obstacle := rank.obstacle) is not None and (sentence := _about(case, rank, obstacle)):
             return sentence
+    if case.gang is not None:
+        return placement.remedy_of(f"the pods of {case.target} together", case.gang.message)
     return ""
 
 
@@ -83,10 +92,7 @@ def _about(case: Case, rank: RankView, obstacle: Obstacle) -> str:
     if obstacle.reason in _PULLING:
         return "Check the image's name and tag, and that the nodes may pull it (imagePullSecrets)."
     if obstacle.reason in ("Unschedulable", "SchedulingGated"):
-        return (
-            f"No node has room for {rank.name}: lower its resources.requests, free or add capacity, "
-            f"or check its nodeSelector, affinity and tolerations; the message above has the numbers."
-        )
+        return placement.remedy_of(rank.name, obstacle.message)
     if obstacle.reason == "CrashLoopBackOff" and not _ran_out_of_memory(rank.ending):
         return f"The container ends as often as it is started: read why in {_log(case, rank, previous=True)}."
     if obstacle.reason in _NOT_STARTING:
@@ -125,6 +131,8 @@ def _exit_code(case: Case) -> str:
     logs = _log(case, rank, previous=ending.was_restarted)
     if ending.exit_code in (126, 127):
         return f"The program of {rank.title} was not found or may not be executed: check the command and the image."
+    if rank.title.startswith(_LAUNCHER) and ending.exit_code in _PASSED_ON:
+        return _passed_on(rank, ending, logs)
     if ending.exit_code == 137:
         return (
             f"{rank.title} was killed (SIGKILL): by the kernel for want of memory on the node, or because it did not "
@@ -132,7 +140,21 @@ def _exit_code(case: Case) -> str:
         )
     if ending.exit_code in _SIGNALS:
         return f"Of {rank.title}: {_SIGNALS[ending.exit_code]}; see {logs}."
+    if rank.title in case.lost:
+        return (
+            f"What {rank.title} printed is lost, for it was deleted at once: to keep it, set restartPolicy of its role "
+            "to Never and runPolicy.cleanPodPolicy to None, and run it again."
+        )
     return f"Read all that {rank.title} has printed, for it failed first: {logs}."
+
+
+def _passed_on(rank: RankView, ending: Ending, logs: str) -> str:
+    signal = _PASSED_ON[ending.exit_code]
+    memory = " If that worker ran out of memory, raise resources.limits.memory of the Worker."
+    return (
+        f"{rank.title} ended with {ending.exit_code}, as mpirun does when {signal} ends one of the processes that it "
+        f"has started: on which node, you read in {logs}.{memory if signal == 'SIGKILL' else ''}"
+    )
 
 
 def _log(case: Case, rank: RankView, *, previous: bool) -> str:
@@ -144,6 +166,19 @@ def _log(case: Case, rank: RankView, *, previous: bool) -> str:
 def _missing(case: Case) -> str:
     found = first_to_fail(case.ranks)
     return hints.of_log(case.tail, found[0].title) if found is not None else ""
+
+
+def _launcher_gone(case: Case) -> str:
+    """A launcher that a Kubernetes Job runs is not ours to keep."""
+    failed = case.status.condition("Failed")
+    if failed is None or failed.status != "True" or not failed.reason.startswith("BackoffLimitExceeded"):
+        return ""
+    if any(rank.title.startswith(_LAUNCHER) for rank in case.ranks):
+        return ""
+    return (
+        "The launcher's pod and its log are gone, for a Kubernetes Job that gives up deletes a pod that it restarts in "
+        "place: to keep them, set restartPolicy of the Launcher to Never and run it again."
+    )
 
 
 def _gone(case: Case) -> str:
@@ -177,6 +212,7 @@ SYMPTOMS: tuple[Callable[[Case], str], ...] = (
     _waiting,
     _deadline,
     _exit_code,
+    _launcher_gone,
     _gone,
     _suspended,
     _unseen,

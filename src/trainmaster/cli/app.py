@@ -110,6 +110,9 @@ def operator(
             metavar="NAME.NAMESPACE", help="The Service that leads to them. [trainmaster-webhook, the operator's own]"
         ),
     ] = "",
+    webhook_registration: Annotated[
+        str, typer.Option(metavar="NAME", help="The configurations that register them. [the Service's name]")
+    ] = "",
     webhook_cert_dir: Annotated[
         str, typer.Option(metavar="DIR", help="Has tls.crt, tls.key and maybe ca.crt. [kept in a Secret by us]")
     ] = "",
@@ -167,6 +170,7 @@ def operator(
         leader_election_namespace=leader_election_namespace,
         webhook_bind_address=webhook_bind_address,
         webhook_service=webhook_service,
+        webhook_registration=webhook_registration,
         webhook_cert_dir=webhook_cert_dir,
         gang_scheduler_name=gang_scheduler_name,
         enable_gang_scheduling=enable_gang_scheduling,
@@ -295,7 +299,7 @@ def run(
     config: CONFIG = "",
     namespace: Annotated[str, typer.Option("-n", "--namespace", help="For objects that name none.")] = "",
     timeout: Annotated[float | None, typer.Option(min=0, metavar="SECONDS", help="Give up after so long.")] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster up when the jobs have ended.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the cluster up when all is over or time is up.")] = False,
     sandbox: SANDBOX = "auto",
     nodes: NODES = 1,
     port: PORT = 0,
@@ -308,7 +312,7 @@ def run(
     """Run jobs on this machine (or, with --context, on a cluster) and follow them to their end.
 
     Starts a cluster of its own, submits everything in the files, shows what every rank prints, and ends with the jobs'
-    result: 0 succeeded, 1 failed, 2 bad manifest or usage, 124 timed out, 130 interrupted.
+    result: 0 succeeded, 1 failed, 2 bad manifest or usage, 124 timed out, 130 interrupted, 143 ended by SIGTERM.
     """
     from trainmaster.cli.embedded import EmbeddedOptions, embedded_operator
     from trainmaster.cli.run import RunOptions
@@ -352,8 +356,8 @@ def up(
 @app.command()
 def down(data_dir: HOME = "") -> None:
     """Stop the cluster that `up` started. What was stored in it is kept."""
+    from trainmaster.cli.down import down as bring_down
     from trainmaster.cli.home import default_home
-    from trainmaster.cli.up import down as bring_down
 
     raise typer.Exit(bring_down(Path(data_dir) if data_dir else default_home()))
 

@@ -17,7 +17,7 @@ WORDS = Annotated[
     list[str] | None,
     typer.Argument(metavar="[KIND] NAME...", help="KIND/NAME, KIND NAME, or a job's name alone."),
 ]
-NAMESPACE = Annotated[str, typer.Option("-n", "--namespace", metavar="NS", help="[that of the context]")]
+NAMESPACE = Annotated[str, typer.Option("-n", "--namespace", metavar="NS", help="Where. [that of the context]")]
 EVERYWHERE = Annotated[bool, typer.Option("-A", "--all-namespaces", help="In every namespace.")]
 CONTEXT = Annotated[str, typer.Option(metavar="NAME", help="Of the kubeconfig. [its current context]")]
 KUBECONFIG = Annotated[

@@ -10,19 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import msgspec
-
 from trainmaster.api.settings import Settings
-from trainmaster.cli import documents, printing
-from trainmaster.cli.connection import Choice, Failure, Misuse, Session, carry_out
+from trainmaster.cli import applying, documents, printing
+from trainmaster.cli.connection import Choice, Misuse, Session, carry_out
 from trainmaster.cli.documents import BadDocument, Document
 from trainmaster.cli.resources import Resources, UnknownKind
 from trainmaster.cli.submit import checked
-from trainmaster.kube.errors import Conflict, Invalid, KubeError, NotFound
+from trainmaster.kube.errors import KubeError, NotFound
 from trainmaster.objects.resource import Resource
-
-MANAGER = "trainmaster"
-APPLY_PATCH = "application/apply-patch+yaml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +43,7 @@ async def apply(session: Session, options: ApplyOptions) -> int:
     everything = (*submission.others, *submission.jobs)
     if not everything:
         raise Misuse(f"{', '.join(options.files)}: there is nothing in it")
+    _refuse_generated(everything)
     resources, applied = Resources(session.client), []
     for document in everything:
         resource = await _resource(session, resources, document)
@@ -76,43 +72,34 @@ async def _applied(
     """What is stored now, and what that was: created, configured or unchanged."""
     body = _placed(session, options, document, resource)
     metadata = body["metadata"]
-    where = metadata.get("namespace", "")
     try:
-        before: dict[str, Any] | None = await session.client.get(resource, metadata["name"], where)
+        before: dict[str, Any] | None = await session.client.get(
+            resource, metadata["name"], metadata.get("namespace", "")
+        )
     except NotFound:
         before = None
+    force, dry_run = options.force_conflicts, options.dry_run == "server"
     try:
-        answer = await session.client.request(
-            "PATCH",
-            resource.path(where, metadata["name"]),
-            params=_params(options),
-            body=msgspec.json.encode(body),
-            content_type=APPLY_PATCH,
-        )
+        after = await applying.apply(session.client, resource, body, force=force, dry_run=dry_run)
     except KubeError as error:
-        raise _refusal(document, error) from error
-    after: dict[str, Any] = msgspec.json.decode(answer)
+        raise applying.refusal(document, error) from error
     return after, _outcome(before, after)
 
 
-def _params(options: ApplyOptions) -> tuple[tuple[str, str], ...]:
-    force = (("force", "true"),) if options.force_conflicts else ()
-    dry = (("dryRun", "All"),) if options.dry_run == "server" else ()
-    return (("fieldManager", MANAGER), *force, *dry)
-
-
 def _placed(session: Session, options: ApplyOptions, document: Document, resource: Resource) -> dict[str, Any]:
-    metadata = document.body.get("metadata")
-    if not isinstance(metadata, dict) or not metadata.get("name"):
-        raise BadDocument(f"{document}: metadata.name is needed; apply finds an object by its name")
-    named = metadata.get("namespace")
+    named = document.metadata.get("namespace")
     if resource.namespaced and named and options.namespace and named != options.namespace:
         raise BadDocument(f"{document}: metadata.namespace is {named}, but -n says {options.namespace}; drop one")
-    where = {"namespace": named or session.namespace} if resource.namespaced else {}
-    dropped = ("namespace", "managedFields", "resourceVersion", "uid", "creationTimestamp", "generation")
-    kept = {key: value for key, value in metadata.items() if key not in dropped}
-    body = {key: value for key, value in document.body.items() if key != "status"}
-    return {**body, "metadata": {**kept, **where}}
+    return applying.placed(document.body, (named or session.namespace) if resource.namespaced else "")
+
+
+def _refuse_generated(everything: Sequence[Document]) -> None:
+    for document in everything:
+        if document.is_generated:
+            raise BadDocument(
+                f"{document}: metadata.generateName makes a new object each time, and apply finds objects by their "
+                f"names; give it a metadata.name, or use: kubectl create -f FILE"
+            )
 
 
 def _outcome(before: dict[str, Any] | None, after: dict[str, Any]) -> str:
@@ -125,19 +112,6 @@ def _essence(item: dict[str, Any]) -> dict[str, Any]:
     """Without the server's bookkeeping and without the status, which controllers write meanwhile."""
     kept = {key: value for key, value in item["metadata"].items() if key not in ("resourceVersion", "managedFields")}
     return {**{key: value for key, value in item.items() if key != "status"}, "metadata": kept}
-
-
-def _refusal(document: Document, error: KubeError) -> Exception:
-    if isinstance(error, Conflict):
-        return Failure(
-            f"{document}: {error.message}\nOther programs own these fields. Take them over with --force-conflicts, "
-            f"or leave them out of the manifest."
-        )
-    if isinstance(error, Invalid):
-        return BadDocument(f"{document}: {error.message}")
-    if isinstance(error, NotFound):
-        return Failure(f"{document}: {error.message or error}; does its namespace exist?")
-    return error
 
 
 def _tell(options: ApplyOptions, resource: Resource, body: dict[str, Any], outcome: str) -> None:

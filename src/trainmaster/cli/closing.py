@@ -11,6 +11,8 @@ from trainmaster.cli.attention import Attentive
 from trainmaster.cli.follow import JobRef, Progress
 from trainmaster.cli.ranks import RankView, first_to_fail
 
+KEPT_NO_LONGER = "the cluster that was kept has ended, with everything in it"
+
 
 def last_words(progress: Progress, screen: Attentive, *, is_here: bool) -> Iterator[str]:
     """Why a job that has not succeeded has not, and what to do."""
@@ -23,10 +25,12 @@ def last_words(progress: Progress, screen: Attentive, *, is_here: bool) -> Itera
         advised = screen.advice(job)
         # Pods as `describe` reads them; of a cluster that ends with this command no log can be asked for later.
         views = [RankView(rank.title, to_builtins(rank.pod)) for rank in progress.ranks.values() if rank.job == job]
-        case = Case("" if is_here else _target(job), job.resource.kind, status, views)
+        lost = frozenset(title for whose, title in progress.lost if whose == job)
+        case = Case("" if is_here else _target(job), job.resource.kind, status, views, lost=lost)
         if status.is_true("Failed") and (first := first_to_fail(views)) is not None:
             yield f"{job}: the first to fail was {first[0].title}, with exit code {first[1].exit_code}"
-            advised = advised or [advise(case)]
+        if status.is_true("Failed") and views and not screen.knows_why(job):
+            advised = [*advised, advise(case)]
         yield from (f"What to do: {text}" for text in advised if text)
 
 

@@ -11,6 +11,7 @@ from typing import Literal
 
 from trainmaster.cli import documents, duration, targets
 from trainmaster.cli.connection import Choice, Failure, Misuse, Session, carry_out
+from trainmaster.cli.documents import Document
 from trainmaster.cli.targets import Found, Target
 from trainmaster.cli.watching import Selection, watched
 from trainmaster.kube.errors import Conflict, NotFound
@@ -63,24 +64,17 @@ async def _found(session: Session, options: DeleteOptions) -> list[Found]:
         raise Misuse("--now, --force and --grace-period exclude one another")
     if options.files:
         meant = await _in_files(session, options.files)
-        return [one for target, place in meant for one in await _stored(place, target, options)]
+        lenient = options.ignore_not_found
+        return [one for target, place in meant for one in await targets.stored(place, target, lenient=lenient)]
     if not options.words:
         raise Misuse("say what to delete: KIND NAME, JOB, KIND -l LABELS, KIND --all, or -f FILE")
-    try:
-        return await targets.objects(session, options.words, selector=options.selector, all_of_kind=options.all_of_kind)
-    except NotFound:
-        if not options.ignore_not_found:
-            raise
-        return []
-
-
-async def _stored(session: Session, target: Target, options: DeleteOptions) -> list[Found]:
-    try:
-        return await targets.stored(session, target)
-    except NotFound:
-        if not options.ignore_not_found:
-            raise
-        return []
+    return await targets.objects(
+        session,
+        options.words,
+        selector=options.selector,
+        all_of_kind=options.all_of_kind,
+        lenient=options.ignore_not_found,
+    )
 
 
 async def _in_files(session: Session, files: Sequence[str]) -> list[tuple[Target, Session]]:
@@ -92,13 +86,17 @@ async def _in_files(session: Session, files: Sequence[str]) -> list[tuple[Target
         entry = await session.catalog.find(f"{kind}.{group}" if group else kind)
         if entry is None:
             raise Misuse(f"{document}: the cluster serves no such kind")
-        metadata = document.body.get("metadata") or {}
+        metadata = document.metadata
         if not metadata.get("name"):
-            raise Misuse(f"{document}: it has no metadata.name")
+            raise Misuse(f"{document}: it has no metadata.name{_generated(document)}")
         namespace = str(metadata.get("namespace") or session.namespace)
         place = Session(session.client, session.catalog, namespace, now=session.now)
         meant.append((Target(entry, str(metadata["name"])), place))
     return meant
+
+
+def _generated(document: Document) -> str:
+    return "; the server made one of its metadata.generateName, so delete it by that" if document.is_generated else ""
 
 
 async def _delete(session: Session, options: DeleteOptions, found: Found) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainmaster.api.status import status_of
-from trainmaster.cli import description, ranks, targets
+from trainmaster.cli import description, podgroups, ranks, targets
 from trainmaster.cli.advice import Case
 from trainmaster.cli.connection import Choice, Failure, Session, carry_out
 from trainmaster.cli.ranks import Ending, RankView
@@ -49,7 +49,8 @@ async def describe(session: Session, options: DescribeOptions) -> int:
 async def _job(session: Session, job: Found) -> str:
     status = status_of(job.body.get("status"))
     its_ranks = await ranks.of(session, job)
-    about = {job.uid, *(rank.pod["metadata"].get("uid") for rank in its_ranks)}
+    groups = await podgroups.of(session.client, job.namespace, job.name, job.uid)
+    about = {job.uid, *(one["metadata"].get("uid") for one in (*groups, *(rank.pod for rank in its_ranks)))}
     events = await _events(session, job, about)
     policy = (job.body.get("spec") or {}).get("runPolicy") or {}
     target = f"{job.entry.resource.kind.lower()}/{job.name}"
@@ -63,6 +64,7 @@ async def _job(session: Session, job: Found) -> str:
         events,
         is_suspended=bool(policy.get("suspend")),
         tail=tail,
+        gang=next((held for group in groups if (held := podgroups.obstacle_of(group)) is not None), None),
     )
     return description.of_job(job.body, case, session.now())
 

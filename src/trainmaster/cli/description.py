@@ -47,13 +47,19 @@ def _head(job: Mapping[str, Any], case: Case, now: float) -> list[str]:
     fields = [
         ("Name", metadata["name"]),
         ("Namespace", metadata.get("namespace", "")),
-        ("Kind", f"{job.get('kind', case.kind)} ({job.get('apiVersion', '')})"),
+        ("Kind", f"{job.get('kind', case.kind)} ({_api_version(job, case)})"),
         ("Labels", ", ".join(f"{key}={value}" for key, value in sorted((metadata.get("labels") or {}).items()))),
         ("Created", f"{age.since(created, now)} ago ({created})"),
         ("State", _state(case, now)),
         ("Why", _why(case)),
     ]
     return lines_of([(f"{name}:", _indented(value, 13)) for name, value in fields if value])
+
+
+def _api_version(job: Mapping[str, Any], case: Case) -> str:
+    """As it was written, where that matters: the API server hands every job out under one version."""
+    group, slash, version = str(job.get("apiVersion", "")).rpartition("/")
+    return f"{group}{slash}{case.status.authored_version or version}"
 
 
 def _state(case: Case, now: float) -> str:
@@ -96,12 +102,13 @@ def _first_failure(case: Case, now: float) -> list[str]:
 
 
 def _obstacles(case: Case) -> list[str]:
-    held = [(rank, obstacle) for rank in case.ranks if (obstacle := rank.obstacle) is not None]
+    held = [(rank.title, obstacle) for rank in case.ranks if (obstacle := rank.obstacle) is not None]
+    if not held and case.gang is not None:  # pods that there are say the same
+        held = [("all pods together", case.gang)]
     if not held:
         return []
     lines = [
-        f"  {rank.title}: {obstacle.reason}: {_indented(obstacle.message, 4)}"
-        for rank, obstacle in held[:MOST_OBSTACLES]
+        f"  {title}: {obstacle.reason}: {_indented(obstacle.message, 4)}" for title, obstacle in held[:MOST_OBSTACLES]
     ]
     more = [f"  … and {len(held) - MOST_OBSTACLES} more"] if len(held) > MOST_OBSTACLES else []
     return ["Held up:", *lines, *more]

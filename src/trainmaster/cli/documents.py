@@ -10,8 +10,13 @@ from typing import Any, TextIO
 
 import yaml
 
+from trainmaster.objects import names
+
 CONFIG = "trainmaster.yaml"
 """Not a manifest: it says what stands for images on this machine."""
+
+UNKNOWN = "xxxxx"
+"""Stands for the end of a name that the server has yet to make."""
 
 
 class BadDocument(Exception):
@@ -23,23 +28,51 @@ class Document:
     source: str
     body: dict[str, Any]
 
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """Empty where there is none."""
+        return _metadata(self.body)
+
+    @property
+    def is_generated(self) -> bool:
+        """Whether the server is to make its name."""
+        return bool(self.metadata.get("generateName")) and not self.metadata.get("name")
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """The object; where the server is to make its name, with one that stands in for it."""
+        if not self.is_generated:
+            return self.body
+        return {**self.body, "metadata": {**self.metadata, "name": _stand_in(str(self.metadata["generateName"]))}}
+
     def __str__(self) -> str:
-        metadata = self.body.get("metadata")
-        name = metadata.get("name", "?") if isinstance(metadata, dict) else "?"
-        return f"{self.source}: {self.body.get('kind', '?')} {name}"
+        return f"{self.source}: {self.body.get('kind', '?')} {_metadata(self.named).get('name') or '?'}"
 
 
-def read(names: Iterable[str], stdin: TextIO | None = None) -> Iterator[Document]:
-    for name in names:
+def _metadata(body: dict[str, Any]) -> dict[str, Any]:
+    metadata = body.get("metadata")
+    return metadata if isinstance(metadata, dict) else {}
+
+
+def _stand_in(prefix: str) -> str:
+    """As long as what the server makes of it, which is five characters more, and cut to fit."""
+    return f"{prefix[: names.MAX_LABEL - len(UNKNOWN)]}{UNKNOWN}"
+
+
+def read(sources: Iterable[str], stdin: TextIO | None = None) -> Iterator[Document]:
+    for name in sources:
         if name == "-":
             yield from _parse("stdin", (stdin or sys.stdin).read())
             continue
         for path in _files(Path(name)):
-            try:
-                text = path.read_text()
-            except (OSError, UnicodeDecodeError) as error:
-                raise BadDocument(f"{path}: cannot be read: {_why(error)}") from error
-            yield from _parse(str(path), text)
+            yield from _parse(str(path), text_of(path))
+
+
+def text_of(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadDocument(f"{path}: cannot be read: {_why(error)}") from error
 
 
 def _files(path: Path) -> list[Path]:

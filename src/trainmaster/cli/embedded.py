@@ -5,23 +5,29 @@ from __future__ import annotations
 import asyncio
 import errno
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import yaml
 
 from trainmaster import frameworks
 from trainmaster.api.framework import Framework
-from trainmaster.cli.documents import CONFIG, BadDocument
+from trainmaster.cli.connection import Failure
+from trainmaster.cli.documents import CONFIG, BadDocument, text_of
+from trainmaster.cli.errors import unwrapped
+from trainmaster.cli.home import unusable
 from trainmaster.cluster.cluster import Cluster, ClusterOptions
+from trainmaster.cluster.kubelet import logfiles
+from trainmaster.cluster.kubelet.ending import Ending
 from trainmaster.cluster.kubelet.images import Images
 from trainmaster.cluster.kubelet.images_config import ImageError, parse_option
 from trainmaster.cluster.kubelet.leftovers import temporary_home
 from trainmaster.cluster.kubelet.machine_config import SECTIONS, MachineConfig, MachineError
 from trainmaster.cluster.kubelet.sandbox import SandboxError
+from trainmaster.cluster.storage.store import StoreError
 from trainmaster.kube import config as kubeconfig
 from trainmaster.kube.client import Client
 from trainmaster.kube.errors import AlreadyExists
@@ -67,18 +73,24 @@ def configuration_of(options: EmbeddedOptions, base: Path) -> tuple[Images, Mach
     if options.config and found is None:
         raise BadDocument(f"{options.config}: no such file")
     try:
-        data = yaml.safe_load(found.read_text()) if found is not None else None
-        if strange := [str(key) for key in data if key not in _SECTIONS] if isinstance(data, dict) else []:
-            known = ", ".join(_SECTIONS)
-            raise BadDocument(f"{found}: {', '.join(strange)}: there is no such field; known are {known}")
-        directory = found.parent.resolve() if found is not None else Path()
-        configured, machine = Images.from_config(data, directory), MachineConfig.of(data, directory)
+        data = _content(found) if found is not None else None
+        file = found.parent.resolve() / found.name if found is not None else Path(CONFIG)
+        configured, machine = Images.from_config(data, file), MachineConfig.of(data, file)
         given = [parse_option(text, Path()) for text in options.images]
-    except yaml.YAMLError as error:
-        raise BadDocument(f"{found}: not valid YAML: {error}") from error
     except (ImageError, MachineError) as error:
         raise BadDocument(str(error)) from error  # says itself which file or flag, and where in it
     return Images([*configured.mappings, *given]), machine
+
+
+def _content(file: Path) -> Any:
+    try:
+        data = yaml.safe_load(text_of(file))
+    except (yaml.YAMLError, ValueError) as error:  # the latter of dates that are none
+        raise BadDocument(f"{file}: not valid YAML: {error}") from error
+    if strange := [str(key) for key in data if key not in _SECTIONS] if isinstance(data, dict) else []:
+        known = ", ".join(_SECTIONS)
+        raise BadDocument(f"{file}: {', '.join(strange)}: there is no such field; known are {known}")
+    return data
 
 
 def _cluster_options(options: EmbeddedOptions, base: Path, home: Path) -> ClusterOptions:
@@ -95,35 +107,77 @@ def _cluster_options(options: EmbeddedOptions, base: Path, home: Path) -> Cluste
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A cluster with every kind installed and the operator at work."""
+
+    client: Client
+    home: Path
+
+    def kept(self, uid: str, container: str, attempt: int) -> Sequence[str] | None:
+        """What a container printed, though its pod be gone; None where there is no such log."""
+        path = self.home / "pods" / uid / container / f"{attempt}.log"
+        if not logfiles.files_of(path):
+            return None
+        text = logfiles.read(path, logfiles.Selection()).decode(errors="replace")
+        return [line.rstrip("\r") for line in text.removesuffix("\n").split("\n")] if text else []
+
+
 @asynccontextmanager
-async def embedded(options: EmbeddedOptions, base: Path, *, announce: bool) -> AsyncIterator[Client]:
-    """A running cluster with every kind installed and the operator at work; gives a client of it."""
+async def embedded(
+    options: EmbeddedOptions, base: Path, *, announce: bool, ending: Ending | None = None
+) -> AsyncIterator[Running]:
     with ExitStack() as stack:
-        home = Path(options.home or stack.enter_context(temporary_home()))
-        cluster = Cluster(_cluster_options(options, base, home))
-        async with _started(cluster, options):
+        home = Path(options.home) if options.home else _temporary(options, stack)
+        cluster = Cluster(_cluster_options(options, base, home), ending=ending)
+        async with _started(cluster, options, home):
             if announce:
                 print(f"export KUBECONFIG={cluster.kubeconfig}", file=sys.stderr)
             async with _operated(options, cluster) as client:
-                yield client
+                yield Running(client, home)
+
+
+def _temporary(options: EmbeddedOptions, stack: ExitStack) -> Path:
+    try:
+        return stack.enter_context(temporary_home())
+    except OSError as error:
+        raise Failure(f"no temporary directory can be made: {error}: {_elsewhere(options)}") from error
 
 
 @asynccontextmanager
-async def _started(cluster: Cluster, options: EmbeddedOptions) -> AsyncIterator[None]:
+async def _started(cluster: Cluster, options: EmbeddedOptions, home: Path) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
-        try:
+        with explained(options, home):
             await stack.enter_async_context(cluster.running())
-        except SandboxError as error:
-            remedy = "leave the flag out, or use --sandbox ports: pods then share this machine's network"
-            raise BadDocument(f"--sandbox {options.sandbox}: {error}; {remedy}") from error
-        except OSError as error:
-            if not options.port or error.errno not in (errno.EADDRINUSE, errno.EACCES):
-                raise
-            why = "another program listens there" if error.errno == errno.EADDRINUSE else "only root may listen there"
-            raise BadDocument(
-                f"--port {options.port}: {why}; choose another, or leave it out for a free one"
-            ) from error
         yield
+
+
+@contextmanager
+def explained(options: EmbeddedOptions, home: Path) -> Iterator[None]:
+    """What keeps a cluster from starting, told with the flag or the file, and the remedy."""
+    try:
+        with unwrapped():
+            yield
+    except SandboxError as error:
+        remedy = "leave the flag out, or use --sandbox ports: pods then share this machine's network"
+        raise BadDocument(f"--sandbox {options.sandbox}: {error}; {remedy}") from error
+    except StoreError as error:
+        raise Failure(str(error)) from error
+    except OSError as error:
+        if options.port and error.errno in (errno.EADDRINUSE, errno.EACCES) and error.filename is None:
+            raise BadDocument(f"--port {options.port}: {_closed(error)}") from error
+        if words := unusable(home, error, _elsewhere(options)):
+            raise Failure(words) from error
+        raise
+
+
+def _elsewhere(options: EmbeddedOptions) -> str:
+    return "choose another place with --data-dir" if options.home else "set TMPDIR to another place"
+
+
+def _closed(error: OSError) -> str:
+    why = "another program listens there" if error.errno == errno.EADDRINUSE else "only root may listen there"
+    return f"{why}; choose another, or leave it out for a free one"
 
 
 @asynccontextmanager

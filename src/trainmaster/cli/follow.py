@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
+
+from msgspec.structs import replace
 
 from trainmaster.api import reading
 from trainmaster.api.status import Condition, JobStatus, status_of
+from trainmaster.cli import podgroups
 from trainmaster.engine.cleanup import LEISURE
 from trainmaster.engine.labels import JOB_UID
 from trainmaster.kube.client import Client
@@ -24,6 +27,8 @@ from trainmaster.objects.pod import ContainerStatus, Pod
 from trainmaster.objects.resource import EVENTS, PODS, Resource
 
 WATCH_SECONDS = 300
+WAITING = "FailedScheduling"
+"""Why pods are not placed; schedulers say of a PodGroup that it is Unschedulable."""
 PATIENCE = 0.5
 """Seconds before a watch that failed is begun again."""
 
@@ -61,6 +66,11 @@ class Progress:
     """By pod name within the job's namespace; a replaced pod takes its predecessor's place."""
 
     gone: set[JobRef] = field(default_factory=set)
+    ended: dict[JobRef, float] = field(default_factory=dict)
+    """When each was first seen to be over, by the clock of the event loop."""
+
+    lost: set[tuple[JobRef, str]] = field(default_factory=set)
+    """Ranks, by their titles, not all of whose lines could be shown."""
 
     def is_over(self, job: JobRef) -> bool:
         return job in self.gone or self.jobs[job].is_finished
@@ -70,8 +80,14 @@ class Progress:
         return all(self.is_over(job) for job in self.jobs)
 
 
+Kept: TypeAlias = Callable[[str, str, int], Sequence[str] | None]
+"""What a container printed in one attempt, by the UID of its pod, its name and the number of the attempt. For clusters
+whose logs outlive their pods; None where there is no such log."""
+
+
 class Screen(Protocol):
     def line(self, rank: Rank, container: str, text: str) -> None: ...
+    def silence(self, rank: Rank, container: str) -> None: ...
     def condition(self, job: JobRef, condition: Condition) -> None: ...
     def warning(self, job: JobRef, reason: str, message: str) -> None: ...
     def changed(self, progress: Progress) -> None: ...
@@ -86,16 +102,14 @@ class Follower:
         *,
         wants: Callable[[Rank, str], bool] = lambda rank, container: True,
         log: Iterable[tuple[str, str]] = (),
+        kept: Kept | None = None,
     ) -> None:
         """`wants` says whose logs are read, by rank and container; `log` are parameters such as `tailLines`."""
         self._client = client
         self._screen = screen
-        self._wants = wants
-        self._log = tuple(log)
         self.progress = Progress(jobs={job: JobStatus() for job in jobs})
+        self._logs = _Logs(client, screen, self.progress, wants, tuple(log), kept)
         self._by_uid = {job.uid: job for job in self.progress.jobs}
-        self._streams: set[tuple[str, str, int]] = set()
-        self._reading: set[asyncio.Task[None]] = set()
         self._at_leisure: set[JobRef] = set()
         self._over = asyncio.Event()
         self._moved = asyncio.Event()
@@ -112,7 +126,7 @@ class Follower:
             await self._drain()
             for watch in watches:
                 watch.cancel()
-            for log in self._reading:
+            for log in self._logs.reading:
                 log.cancel()
         return self.progress
 
@@ -131,8 +145,8 @@ class Follower:
         long as the operator does, other survivors not for long."""
         clock = asyncio.get_running_loop().time
         latest = clock() + LEISURE
-        while self._reading:
-            done, _ = await asyncio.wait(self._reading, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        while reading := self._logs.reading:
+            done, _ = await asyncio.wait(reading, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             if not done and (clock() >= latest or not self._are_ending()):
                 return
         with suppress(TimeoutError):  # what has said its last word has yet to be seen to have ended
@@ -156,6 +170,8 @@ class Follower:
                 self.progress.gone.add(job)
             else:
                 self._see_status(job, stored)
+            if self.progress.is_over(job):
+                self.progress.ended.setdefault(job, asyncio.get_running_loop().time())
             self._screen.changed(self.progress)
             if self.progress.all_over:
                 self._over.set()
@@ -184,51 +200,41 @@ class Follower:
         self.progress.ranks[f"{namespace}/{pod.name}"] = Rank(job, pod)
         self._screen.changed(self.progress)
         self._moved.set()
-        for status in (*pod.status.init_container_statuses, *pod.status.container_statuses):
-            self._read_log(Rank(job, pod), status, group)
-
-    def _read_log(self, rank: Rank, status: ContainerStatus, group: asyncio.TaskGroup) -> None:
-        """One stream for every time a container was started."""
-        if status.state.running is None and status.state.terminated is None:
-            return
-        key = (rank.pod.metadata.uid, status.name, status.restart_count)
-        if key not in self._streams and self._wants(rank, status.name):
-            self._streams.add(key)
-            task = group.create_task(self._show_log(rank, status.name), name=f"log of {rank.pod.name}")
-            self._reading.add(task)
-            task.add_done_callback(self._reading.discard)
-
-    async def _show_log(self, rank: Rank, container: str) -> None:
-        meta = rank.pod.metadata
-        path = PODS.path(meta.namespace, meta.name, "log")
-        try:
-            response = await self._client.open(path, (("container", container), ("follow", "true"), *self._log))
-            async with response, aclosing(response.lines()) as lines:
-                async for line in lines:
-                    self._screen.line(rank, container, line.decode(errors="replace").rstrip("\r"))
-        except KubeError as error:
-            if not isinstance(error, NotFound):
-                self._screen.warning(rank.job, "LogLost", f"the log of {meta.name} broke off: {error}")
+        self._logs.see(Rank(job, pod), group)
 
     async def _watch_events(self, namespace: str) -> None:
-        """Warnings about the jobs and their pods: why they do not get on."""
+        """Warnings about the jobs, their pods and their PodGroups: why they do not get on."""
         told: set[str] = set()
         async for kind, event in self._watched(EVENTS, namespace, dict[str, Any]):
-            regarding = event.get("involvedObject", {})
+            if kind == "DELETED" or event.get("type") != "Warning":
+                continue
+            regarding, reason = event.get("involvedObject", {}), event.get("reason", "")
+            whose, job = regarding.get("uid"), self._job_of(namespace, regarding)
+            if job is None and (job := await self._job_of_group(namespace, regarding)) is not None:
+                reason = WAITING
+            if job is not None and reason == WAITING:
+                whose = job.uid  # a gang waits for one reason, which is told of it and of each of its pods
             # A back-off that grows from 10 to 20 seconds is the same news.
             message = re.sub(r"\d+", "", str(event.get("message")))
-            key = f"{regarding.get('uid')} {event.get('reason')} {message}"
-            job = self._job_of(namespace, regarding)
-            if kind == "DELETED" or event.get("type") != "Warning" or job is None or key in told:
+            key = f"{whose} {reason} {message}"
+            if job is None or key in told:
                 continue
             told.add(key)
-            self._screen.warning(job, event.get("reason", ""), event.get("message", ""))
+            self._screen.warning(job, reason, event.get("message", ""))
 
     def _job_of(self, namespace: str, regarding: Mapping[str, Any]) -> JobRef | None:
         if regarding.get("uid") in self._by_uid:
             return self._by_uid[str(regarding["uid"])]
         rank = self.progress.ranks.get(f"{namespace}/{regarding.get('name')}")
         return rank.job if rank is not None else None
+
+    async def _job_of_group(self, namespace: str, regarding: Mapping[str, Any]) -> JobRef | None:
+        if regarding.get("kind") != podgroups.KIND:
+            return None
+        for job in self.progress.jobs:
+            if (job.namespace, job.name) == (namespace, regarding.get("name")) and not self.progress.is_over(job):
+                return job if await podgroups.is_about(self._client, namespace, regarding, job.uid) else None
+        return None
 
     async def _watched(
         self, resource: Resource, namespace: str, type: Any, field_selector: str = ""
@@ -263,3 +269,110 @@ class Follower:
                 await asyncio.sleep(PATIENCE)
             except KubeError:
                 await asyncio.sleep(PATIENCE)
+
+
+class _Logs:
+    """Shows what every container prints, attempt by attempt."""
+
+    def __init__(
+        self,
+        client: Client,
+        screen: Screen,
+        progress: Progress,
+        wants: Callable[[Rank, str], bool],
+        log: tuple[tuple[str, str], ...],
+        kept: Kept | None,
+    ) -> None:
+        self._client, self._screen, self._progress = client, screen, progress
+        self._wants, self._log, self._kept = wants, log, kept
+        self._streams: set[tuple[str, str, int]] = set()
+        self._known: set[str] = set()
+        self.reading: set[asyncio.Task[None]] = set()
+
+    def see(self, rank: Rank, group: asyncio.TaskGroup) -> None:
+        for status in (*rank.pod.status.init_container_statuses, *rank.pod.status.container_statuses):
+            self._read(rank, status, group)
+        self._known.add(rank.pod.metadata.uid)
+
+    def _read(self, rank: Rank, status: ContainerStatus, group: asyncio.TaskGroup) -> None:
+        """One stream for every time a container was started."""
+        waiting = status.state.waiting
+        # An attempt may be over so soon that nothing is seen of it but the wait for the next.
+        has_run = status.restart_count > 0 and waiting is not None and waiting.reason == "CrashLoopBackOff"
+        if status.state.running is None and status.state.terminated is None and not has_run:
+            return
+        key = (rank.pod.metadata.uid, status.name, status.restart_count)
+        if key not in self._streams and self._wants(rank, status.name):
+            missed = list(self._missed(rank, status))
+            self._streams.update({key, *((*key[:2], attempt) for attempt in missed)})
+            task = group.create_task(self._show_logs(rank, status, missed), name=f"log of {rank.pod.name}")
+            self.reading.add(task)
+            task.add_done_callback(self.reading.discard)
+
+    def _missed(self, rank: Rank, status: ContainerStatus) -> Iterator[int]:
+        """Attempts that were over before they were heard of. What a pod did before it was seen is not asked for."""
+        uid = rank.pod.metadata.uid
+        for attempt in range(status.restart_count if uid in self._known else 0):
+            if (uid, status.name, attempt) not in self._streams:
+                yield attempt
+
+    async def _show_logs(self, rank: Rank, status: ContainerStatus, missed: Sequence[int]) -> None:
+        for attempt in missed:
+            before = _at_attempt(rank, status.name, attempt)
+            # While a container waits to be started again, its previous attempt is the one that its own log is of.
+            is_previous = attempt == status.restart_count - 1 and status.state.waiting is None
+            if not await self._show_kept(before, status.name, attempt) and is_previous:
+                await self._show_log(before, status.name, attempt, ("previous", "true"))
+        await self._show_log(rank, status.name, status.restart_count, ("follow", "true"))
+
+    async def _show_log(self, rank: Rank, container: str, attempt: int, which: tuple[str, str]) -> None:
+        meta = rank.pod.metadata
+        path, shown = PODS.path(meta.namespace, meta.name, "log"), 0
+        try:
+            response = await self._client.open(path, (("container", container), which, *self._log))
+            async with response, aclosing(response.lines()) as lines:
+                # By the time we ask, the container may have been started again: the answer is then of a later attempt.
+                has_moved_on = await self._kept_lines(rank, container, attempt + 1) is not None
+                if has_moved_on and await self._show_kept(rank, container, attempt):
+                    return
+                async for line in lines:
+                    self._screen.line(rank, container, line.decode(errors="replace").rstrip("\r"))
+                    shown += 1
+            self._screen.silence(rank, container)
+        except KubeError as error:
+            if not await self._show_kept(rank, container, attempt, shown):
+                self._lose(rank, error)
+
+    async def _show_kept(self, rank: Rank, container: str, attempt: int, shown: int = 0) -> bool:
+        """Whether there is such a log; without the lines that have been shown."""
+        lines = await self._kept_lines(rank, container, attempt)
+        if lines is None:
+            return False
+        for line in lines[shown:]:
+            self._screen.line(rank, container, line)
+        self._screen.silence(rank, container)
+        return True
+
+    async def _kept_lines(self, rank: Rank, container: str, attempt: int) -> Sequence[str] | None:
+        if self._kept is None:
+            return None
+        return await asyncio.to_thread(self._kept, rank.pod.metadata.uid, container, attempt)
+
+    def _lose(self, rank: Rank, error: KubeError) -> None:
+        name = rank.pod.name
+        self._progress.lost.add((rank.job, rank.title))
+        message = f"the log of {name} broke off: {error}"
+        if isinstance(error, NotFound):
+            message = f"what {name} printed is lost: it was deleted before its log could be read"
+        self._screen.warning(rank.job, "LogLost", message)
+
+
+def _at_attempt(rank: Rank, container: str, attempt: int) -> Rank:
+    """As it was when the container had been restarted so often."""
+    status = rank.pod.status
+    ordinary, init = (
+        tuple(replace(one, restart_count=attempt) if one.name == container else one for one in statuses)
+        for statuses in (status.container_statuses, status.init_container_statuses)
+    )
+    earlier = replace(status, container_statuses=ordinary, init_container_statuses=init)
+    return Rank(rank.job, replace(rank.pod, status=earlier))

@@ -37,7 +37,10 @@ def run(choice: Choice, options: GetOptions) -> int:
 
 
 async def get(session: Session, options: GetOptions) -> int:
-    targets = await parse(session, options.words)
+    # Beside a selector a word can only be a kind: one that nobody knows is a mistake, and not an absent job.
+    targets = await parse(session, options.words, lenient=options.ignore_not_found and not options.selector)
+    if options.words and not targets:
+        return 0
     if options.selector and any(target.name for target in targets):
         raise Misuse("-l chooses among all objects of a kind; leave out either it or the names")
     if options.output in ("yaml", "json", "name"):

@@ -6,9 +6,10 @@ alone may by now be another's.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 
@@ -18,6 +19,11 @@ class Running:
 
     pid: int
     started: str
+    containers: int = 0
+    """That it waits for, once it has been told to end and they take long."""
+
+    seconds: float = 0.0
+    """That these have left."""
 
     @property
     def is_alive(self) -> bool:
@@ -29,12 +35,50 @@ def default_home() -> Path:
     return Path(root) / "trainmaster" / "cluster"
 
 
+def log_file(home: Path) -> Path:
+    return home / "cluster.log"
+
+
+def record_of(home: Path) -> Path:
+    return home / "cluster.json"
+
+
+def write_record(home: Path, containers: int = 0, seconds: float = 0.0) -> None:
+    """Of this process. Replaced in one step: somebody may be reading it."""
+    running = Running(os.getpid(), start_of(os.getpid()), containers, seconds)
+    fresh = record_of(home).with_suffix(".new")
+    fresh.write_text(json.dumps(asdict(running)))
+    fresh.replace(record_of(home))
+
+
+def ending_in_words(containers: int, remedy: str) -> str:
+    """What is waited for, and what makes that shorter."""
+    what, them = ("1 container", "it") if containers == 1 else (f"{containers} containers", "them")
+    return f"ending {what}; {remedy} ends {them} at once"
+
+
 def running_in(home: Path) -> Running | None:
     try:
-        known = Running(**json.loads((home / "cluster.json").read_text()))
+        known = Running(**json.loads(record_of(home).read_text()))
     except (OSError, ValueError, TypeError):
         return None
     return known if known.is_alive else None
+
+
+def unusable(home: Path, error: OSError, elsewhere: str) -> str:
+    """In words: why a cluster cannot live there, and what to do. Empty if the error is about something else."""
+    place, home = Path(error.filename or home).absolute(), home.absolute()
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    if not (error.filename or is_full) or not (place.is_relative_to(home) or home.is_relative_to(place)):
+        return ""
+    if is_full:
+        return f"{place} cannot be written, the disk is full: free some space, or {elsewhere}"
+    in_the_way = next(
+        (path for path in (home, *home.parents) if os.path.exists(path) and not os.path.isdir(path)), None
+    )
+    if in_the_way is not None:
+        return f"{in_the_way} is not a directory: {elsewhere}"
+    return f"{place} cannot be used ({error.strerror}): check the path and its permissions, or {elsewhere}"
 
 
 def start_of(pid: int) -> str:

@@ -26,12 +26,12 @@ def run(
     log_level: str,
     log_format: Literal["auto", "json", "text"],
 ) -> int:
-    logs.setup(log_level, log_format)
     try:
+        logs.setup(log_level, log_format)
         chosen = replace(options, init_container=_init_container(*waiting))
         frameworks.enabled(chosen.schemes)
         hostports.parse_range(chosen.port_range)
-    except (frameworks.UnknownScheme, hostports.BadRange, BadTemplate, OSError) as error:
+    except (logs.BadLevel, frameworks.UnknownScheme, hostports.BadRange, BadTemplate, OSError) as error:
         print(f"trainmaster operator: {error}", file=sys.stderr)
         return 2
     for flag in ignored:

@@ -14,7 +14,8 @@ from trainmaster.api import reading
 from trainmaster.api.job import Job
 from trainmaster.api.settings import Settings
 from trainmaster.cli import documents, kinds
-from trainmaster.cli.documents import BadDocument, Document
+from trainmaster.cli.documents import UNKNOWN, BadDocument, Document
+from trainmaster.cli.submit import naming
 from trainmaster.engine.blueprint import blueprint
 from trainmaster.engine.observed import Observed
 from trainmaster.objects.meta import Json
@@ -37,7 +38,7 @@ def run(files: Sequence[str], output: str, namespace: str, settings: Settings) -
 
 
 def plan_document(document: Document, namespace: str, settings: Settings) -> Iterator[Json]:
-    body = document.body
+    body = document.named
     found = frameworks.serving(body.get("apiVersion"), body["kind"])
     if found is None:
         _skip(document)
@@ -48,8 +49,10 @@ def plan_document(document: Document, namespace: str, settings: Settings) -> Ite
     read = reading.read(framework, {**body, "metadata": placed}, settings, resource)
     for advice in read.advice:
         print(f"{document}: warning: {advice.message}", file=sys.stderr)
+    if document.is_generated:
+        print(f"{document}: the cluster makes its name; {UNKNOWN} stands for the end of it", file=sys.stderr)
     if read.job is None:
-        listed = "\n".join(f"  {problem}" for problem in read.problems)
+        listed = "\n".join(f"  {problem}" for problem in naming(document, read.problems))
         raise BadDocument(f"{document} is not valid:\n{listed}")
     for action in blueprint(Observed(read.framework, read.job)):
         yield _standalone(action.body, read.job)

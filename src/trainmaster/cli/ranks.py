@@ -9,6 +9,7 @@ from typing import Any
 from trainmaster.cli.connection import Session
 from trainmaster.cli.targets import Found
 from trainmaster.engine.labels import JOB_UID
+from trainmaster.objects import timestamp
 from trainmaster.objects.resource import PODS
 
 JOB_NAME = "training.kubeflow.org/job-name"
@@ -17,6 +18,8 @@ LEADERS = ("master", "launcher")
 """Values of the label on the pod whose log is read first."""
 
 _ORDINARY = ("", "ContainerCreating", "PodInitializing")
+_TOLD = (137, 143)
+"""How programs end that are told to, and have nothing to say about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,13 @@ class RankView:
         return min(_endings(self.pod), key=lambda ending: ending.at or "9", default=None)
 
     @property
+    def told_at(self) -> str:
+        """When somebody deleted it, and so told it to end; empty if nobody has."""
+        metadata = self.pod["metadata"]
+        due = timestamp.parse(metadata.get("deletionTimestamp"))
+        return timestamp.render(due - (metadata.get("deletionGracePeriodSeconds") or 0)) if due is not None else ""
+
+    @property
     def obstacle(self) -> Obstacle | None:
         for one in _statuses(self.pod):
             waiting = (one.get("state") or {}).get("waiting") or {}
@@ -113,9 +123,17 @@ def natural(title: str) -> tuple[str, int]:
 
 
 def first_to_fail(ranks: Iterable[RankView]) -> tuple[RankView, Ending] | None:
-    """The others often fail only because one did: the earliest tells the cause."""
-    failed = [(rank, ending) for rank in ranks if (ending := rank.ending) is not None]
-    return min(failed, key=lambda pair: pair[1].at or "9", default=None)
+    """The others often fail only because one did: the earliest tells the cause. Whoever ended because it was told to,
+    as the operator tells the ranks that are left over, has not failed."""
+    ends = [(rank, ending) for rank in ranks for ending in _endings(rank.pod)]
+    failed = [(rank, ending) for rank, ending in ends if not rank.told_at or ending.at <= rank.told_at]
+    return min(failed, key=_earliness, default=None)
+
+
+def _earliness(failure: tuple[RankView, Ending]) -> tuple[str, bool, bool]:
+    """Times are whole seconds: in the one in which a rank was told to end, it may have failed before or ended after."""
+    rank, ending = failure
+    return ending.at or "9", ending.at == rank.told_at, ending.exit_code in _TOLD
 
 
 def leader(ranks: Iterable[RankView]) -> RankView | None:

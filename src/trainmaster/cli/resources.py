@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trainmaster.cli import kinds
 from trainmaster.kube import discovery
 from trainmaster.kube.client import Client
 from trainmaster.objects.resource import Resource
@@ -20,7 +21,9 @@ class Resources:
         for resource in await self.listed(api_version):
             if resource.kind == kind:
                 return resource
-        raise UnknownKind(f"the cluster serves no {api_version} {kind}; is it spelt right, and its CRD installed?")
+        meant = kinds.meant(api_version, kind)
+        question = f"did you mean {meant}?" if meant else "is it spelt right, and its CRD installed?"
+        raise UnknownKind(f"the cluster serves no {api_version} {kind}; {question}")
 
     async def listed(self, api_version: str) -> list[Resource]:
         if api_version not in self._lists:

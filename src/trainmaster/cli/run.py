@@ -4,32 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
 
 from trainmaster.api.settings import COORDINATOR_IMAGE, KUBECTL_DELIVERY_IMAGE
-from trainmaster.cli import closing, documents, hints, kinds
+from trainmaster.cli import closing, documents, hints, interruption, kinds
 from trainmaster.cli.attention import Attentive
 from trainmaster.cli.connection import Choice, Failure, config_of, in_words
 from trainmaster.cli.documents import BadDocument, Document
 from trainmaster.cli.embedded import EmbeddedOptions, configuration_of, embedded
-from trainmaster.cli.errors import unwrapped
-from trainmaster.cli.follow import Follower, JobRef, Progress
+from trainmaster.cli.follow import Follower, JobRef, Kept, Progress
 from trainmaster.cli.hints import Place
 from trainmaster.cli.screen import print_summary
-from trainmaster.cli.submit import Submission, Submitter, checked
+from trainmaster.cli.submit import Submission, Submitter, checked, refuse_twins
+from trainmaster.cluster.kubelet.ending import Ending
 from trainmaster.cluster.kubelet.images import Images
 from trainmaster.cluster.kubelet.images_config import parse_option
 from trainmaster.kube.client import Client
 from trainmaster.kube.errors import KubeError
 from trainmaster.kube.transport import HttpTransport
 
-SUCCEEDED, FAILED, BAD_INPUT, TIMED_OUT, INTERRUPTED = 0, 1, 2, 124, 130
+SUCCEEDED, FAILED, BAD_INPUT, TIMED_OUT = 0, 1, 2, 124
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +52,36 @@ class RunOptions:
         return "".join(f" {flag} {value}" for flag, value in flags if value)
 
 
+@dataclass(frozen=True, slots=True)
+class _Reached:
+    """The cluster that the jobs run on."""
+
+    client: Client
+    namespace: str
+    """Of those who name none."""
+    kept: Kept | None = None
+
+
+@dataclass(slots=True)
+class _Course:
+    """How far a run has come, for whoever interrupts it."""
+
+    submitted: dict[JobRef, float] = field(default_factory=dict)
+    """The jobs that are there, and since when."""
+
+    result: int | None = None
+    """The exit code, once all is known and only the cluster is kept."""
+
+
 def run(options: RunOptions) -> int:
     """The exit code says what became of the jobs."""
-    submitted: list[JobRef] = []
+    course = _Course()
     try:
         submission = checked(list(documents.read(options.files)), options.embedded.operator.settings)
         if not submission.jobs:
             raise BadDocument(_nothing(submission))
-        with unwrapped():
-            return asyncio.run(_run(options, submission, submitted))
+        refuse_twins(submission.jobs, options.namespace or ("" if options.is_remote else "default"))
+        return interruption.run(lambda ending: _run(options, submission, course, ending))
     except BadDocument as error:
         print(error, file=sys.stderr)
         return BAD_INPUT
@@ -71,9 +91,12 @@ def run(options: RunOptions) -> int:
     except KubeError as error:
         print(f"trainmaster run: {in_words(error)}", file=sys.stderr)
         return FAILED
-    except KeyboardInterrupt:
-        print(closing.interrupted(submitted, options.there), file=sys.stderr)
-        return INTERRUPTED
+    except KeyboardInterrupt as told:
+        if course.result is not None:
+            print(closing.KEPT_NO_LONGER, file=sys.stderr)
+            return course.result
+        print(closing.interrupted(tuple(course.submitted), options.there), file=sys.stderr)
+        return interruption.code_of(told)
 
 
 def _nothing(submission: Submission) -> str:
@@ -84,29 +107,42 @@ def _nothing(submission: Submission) -> str:
     return f"nothing to run: no training job in the files given ({found})"
 
 
-async def _run(options: RunOptions, submission: Submission, submitted: list[JobRef]) -> int:
-    console = Console(highlight=False)
+async def _run(options: RunOptions, submission: Submission, course: _Course, ending: Ending) -> int:
     places = _places(options, submission)
     for warning in (*submission.advice, *_unmatched(options, submission)):
         print(f"warning: {warning}", file=sys.stderr)
-    async with _cluster(options, _base(options.files)) as (client, namespace):
-        submitter = Submitter(client, options.namespace or namespace, makes_namespaces=not options.is_remote)
-        await submitter.submit(submission, submitted)
-        started = time.monotonic()
-        known = dict(zip(submitted, places, strict=True))
-        with Attentive(console, known, submission.told, several_jobs=len(submitted) > 1) as screen:
-            follower = Follower(client, submitted, screen)
-            is_late = await _within(options.timeout, follower, screen)
-        print_summary(console, follower.progress, time.monotonic() - started)
-        if is_late:
-            print(f"not finished within {options.timeout:g} s", file=sys.stderr)
-        for words in closing.last_words(follower.progress, screen, is_here=not options.is_remote):
-            print(words, file=sys.stderr)
-        if is_late:
-            return TIMED_OUT
+    async with _cluster(options, _base(options.files), ending) as reached:
+        submitter = Submitter(
+            reached.client, options.namespace or reached.namespace, makes_namespaces=not options.is_remote
+        )
+        await submitter.submit(submission, course.submitted)
+        result = await _followed(options, reached, course.submitted, places, submission.told)
         if options.keep and not options.is_remote:
-            await _keep(console)
-        return _result(follower.progress)
+            course.result = result
+            print("The cluster stays up; press Ctrl-C to end it.", flush=True)
+            await asyncio.Event().wait()
+        return result
+
+
+async def _followed(
+    options: RunOptions,
+    reached: _Reached,
+    submitted: Mapping[JobRef, float],
+    places: Sequence[Place],
+    told: Sequence[str],
+) -> int:
+    """Shows the jobs until they have ended or time is up, and what became of them."""
+    console = Console(highlight=False)
+    known = dict(zip(submitted, places, strict=True))
+    with Attentive(console, known, told, several_jobs=len(submitted) > 1) as screen:
+        follower = Follower(reached.client, submitted, screen, kept=reached.kept)
+        is_late = await _within(options.timeout, follower, screen)
+    print_summary(console, follower.progress, submitted, asyncio.get_running_loop().time())
+    if is_late:
+        print(f"not finished within {options.timeout:g} s", file=sys.stderr)
+    for words in closing.last_words(follower.progress, screen, is_here=not options.is_remote):
+        print(words, file=sys.stderr)
+    return TIMED_OUT if is_late else _result(follower.progress)
 
 
 def _places(options: RunOptions, submission: Submission) -> list[Place]:
@@ -154,22 +190,16 @@ def _result(progress: Progress) -> int:
     return SUCCEEDED if all(status.is_true("Succeeded") for status in progress.jobs.values()) else FAILED
 
 
-async def _keep(console: Console) -> None:
-    console.print("The cluster stays up; press Ctrl-C to end it.")
-    await asyncio.Event().wait()
-
-
 @asynccontextmanager
-async def _cluster(options: RunOptions, base: Path) -> AsyncIterator[tuple[Client, str]]:
-    """A client, and the namespace of those who name none."""
+async def _cluster(options: RunOptions, base: Path, ending: Ending) -> AsyncIterator[_Reached]:
     if not options.is_remote:
-        async with embedded(options.embedded, base, announce=options.keep) as client:
-            yield client, "default"
+        async with embedded(options.embedded, base, announce=options.keep, ending=ending) as running:
+            yield _Reached(running.client, "default", running.kept)
         return
     config = config_of(Choice(context=options.context, kubeconfig=options.kubeconfig))
     client = Client(HttpTransport(config))
     try:
-        yield client, config.namespace
+        yield _Reached(client, config.namespace)
     finally:
         await client.close()
 

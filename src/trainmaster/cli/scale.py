@@ -8,11 +8,14 @@ from typing import Any
 
 import msgspec
 
+from trainmaster.api import reading
 from trainmaster.api.framework import Framework
 from trainmaster.api.status import status_of
 from trainmaster.cli import targets
 from trainmaster.cli.connection import Choice, Failure, Misuse, Session, carry_out
 from trainmaster.cli.targets import Found
+from trainmaster.cluster.registry.patch import merge
+from trainmaster.objects.meta import Json, mutable
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +56,16 @@ async def _scale_plain(session: Session, options: ScaleOptions, found: Found) ->
 async def _scale_job(session: Session, options: ScaleOptions, job: Found, framework: Framework) -> None:
     if status_of(job.body.get("status")).is_finished:
         raise Failure(f"{job} has ended, so there is nothing to scale; delete it and apply it again")
-    framework, spec = framework.dialect(job.body), job.body.get("spec") or {}
+    served, framework, spec = framework, framework.dialect(job.body), job.body.get("spec") or {}
     declared = framework.declared(spec)
     roles = declared if isinstance(declared, Mapping) else {}
     role = _role(options.role or framework.scalable_role, roles, job, framework)
     _check_current(options, job, int(roles[role].get("replicas", 1)))
+    body = {"spec": framework.rescaled(spec, role, options.replicas)}
+    _check_rules(options, job, served, body)
     if "scale" in job.entry.subresources and role == framework.scalable_role:
         await _patch_scale(session, options, job)
         return
-    body = {"spec": framework.rescaled(spec, role, options.replicas)}
     await session.client.patch(job.entry.resource, job.name, body, job.namespace)
 
 
@@ -70,13 +74,24 @@ def _role(wanted: str, roles: Mapping[str, Any], job: Found, framework: Framewor
     names = ", ".join(roles)
     if not wanted:
         wanted = next(iter(roles)) if len(roles) == 1 else "Worker"
-    for name in roles:
+    # Beside a key of another spelling `kubectl scale` puts one of its own, whose number then counts.
+    for name in sorted(roles, key=lambda name: name != framework.scalable_role):
         if name.lower() == wanted.lower():
             return name
     known = {role.name.lower() for role in framework.roles}
     if wanted.lower() in known:
         raise Failure(f"{job} has no role {wanted}, only {names}; add {framework.path(wanted)} by apply")
     raise Misuse(f"--role {wanted}: {job} has {names}")
+
+
+def _check_rules(options: ScaleOptions, job: Found, framework: Framework, patch: Json) -> None:
+    """The API server may know no rules beyond the schema; the operator does nothing for a job that has come to break
+    them. What was wrong before is not for this number to mend."""
+    before = reading.read(framework, job.body, resource=job.entry.resource).problems
+    after = reading.read(framework, merge(mutable(job.body), patch), resource=job.entry.resource).problems
+    if broken := [problem for problem in after if problem not in before]:
+        listed = "".join(f"\n  {problem}" for problem in broken)
+        raise Failure(f"{job} is not scaled, for with --replicas {options.replicas} it would not be valid:{listed}")
 
 
 def _check_current(options: ScaleOptions, found: Found, current: int) -> None:

@@ -6,9 +6,10 @@ On a terminal a table of the ranks stays below the lines; elsewhere there are pl
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
+from msgspec import to_builtins
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
@@ -16,6 +17,7 @@ from rich.text import Text
 
 from trainmaster.api.status import Condition
 from trainmaster.cli.follow import JobRef, Progress, Rank
+from trainmaster.cli.ranks import RankView, first_to_fail
 from trainmaster.objects import timestamp
 from trainmaster.objects.pod import ContainerStatus
 
@@ -48,6 +50,9 @@ class Screen:
             self._console.file.flush()
             return
         self._print(Text.assemble((f"[{self._name(rank)}] ", self._colour(rank)), Text.from_ansi(text)))
+
+    def silence(self, rank: Rank, container: str) -> None:
+        """One attempt of the container has ended, and all it printed has been shown."""
 
     def condition(self, job: JobRef, condition: Condition) -> None:
         colour = STATES.get(condition.type, "bold")
@@ -88,7 +93,7 @@ def ranks_table(progress: Progress, most: int | None = None) -> Table:
 def _rows(progress: Progress) -> Iterator[tuple[Any, ...]]:
     order = {job: number for number, job in enumerate(progress.jobs)}
     for rank in sorted(progress.ranks.values(), key=lambda rank: (order[rank.job], _natural(rank.title))):
-        state = _state(rank)
+        state = _state(rank, progress)
         attempts = progress.jobs[rank.job].attempts.get(rank.title, 0)
         yield (
             rank.job.name,
@@ -105,20 +110,37 @@ def _natural(title: str) -> tuple[str, int]:
     return role, int(index) if index.isdecimal() else 0
 
 
-def _state(rank: Rank) -> str:
-    """The phase, or what the pod waits for."""
+def _state(rank: Rank, progress: Progress) -> str:
+    """The phase, or what the pod waits for. Of a job that is over, whoever is yet to end has been stopped as well as
+    whoever has ended: what they had to do is done."""
     for status in (*rank.pod.status.init_container_statuses, *rank.pod.status.container_statuses):
         waiting = status.state.waiting
         if waiting is not None and waiting.reason not in ("", "ContainerCreating", "PodInitializing"):
             return waiting.reason
     if rank.pod.metadata.is_terminating and not rank.pod.is_finished:
-        return "Terminating"
-    if rank.pod.metadata.is_terminating and rank.pod.status.phase == "Failed":
+        return "Stopped" if progress.is_over(rank.job) else "Terminating"
+    if rank.pod.metadata.is_terminating and rank.pod.status.phase == "Failed" and _was_told(rank, progress):
         return "Stopped"  # by the operator, when its job needed it no more
     ends = [status.state.terminated for status in rank.pod.status.container_statuses]
     if any(end is not None and end.reason == "OOMKilled" for end in ends):
         return "OOMKilled"
     return rank.pod.status.phase
+
+
+def _was_told(rank: Rank, progress: Progress) -> bool:
+    """Whether it ended because it was deleted, and had not failed before."""
+    view = _view(rank)
+    failed = first_to_fail([view])
+    if failed is None or failed[1].at < view.told_at:
+        return failed is None
+    # Times are whole seconds. In the one in which it was told to end, whoever failed first did so by itself.
+    everyone = [_view(other) for other in progress.ranks.values() if other.job == rank.job]
+    first = first_to_fail(everyone) if progress.jobs[rank.job].is_true("Failed") else None
+    return first is None or first[0].name != view.name
+
+
+def _view(rank: Rank) -> RankView:
+    return RankView(rank.title, to_builtins(rank.pod))
 
 
 def _exit(rank: Rank) -> str:
@@ -140,7 +162,8 @@ def _span(status: ContainerStatus) -> float | None:
     return time.time() - begun if begun is not None else None
 
 
-def print_summary(console: Console, progress: Progress, seconds: float) -> None:
+def print_summary(console: Console, progress: Progress, begun: Mapping[JobRef, float], now: float) -> None:
+    """`begun` and `now` are by the clock of `progress.ended`; a job that is not over has taken until now."""
     console.print()
     console.print(ranks_table(progress))
     for job, status in progress.jobs.items():
@@ -148,4 +171,5 @@ def print_summary(console: Console, progress: Progress, seconds: float) -> None:
             "Succeeded" if status.is_true("Succeeded") else "Failed" if status.is_true("Failed") else "not finished"
         )
         style = STATES.get(result, "yellow")
+        seconds = progress.ended.get(job, now) - begun[job]
         console.print(Text.assemble((f"{job}: ", "bold"), (result, style), f" after {seconds:.1f} s"), highlight=False)

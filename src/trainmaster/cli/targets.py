@@ -55,8 +55,13 @@ class Found:
         return f"{self.entry.title}/{self.name}"
 
 
-async def parse(session: Session, words: Sequence[str]) -> list[Target]:
-    """What the words name, in their order; no word is every kind of job."""
+class Absent(Failure):
+    """There is no training job of that name."""
+
+
+async def parse(session: Session, words: Sequence[str], *, lenient: bool = False) -> list[Target]:
+    """What the words name, in their order; no word is every kind of job. `lenient` leaves out names without a kind that
+    no job bears."""
     if not words:
         return [Target(entry) for entry in await _job_kinds(session)]
     if any("/" in word for word in words):
@@ -68,28 +73,42 @@ async def parse(session: Session, words: Sequence[str]) -> list[Target]:
     if "," in words[0]:
         unknown = next(word for word, entry in zip(words[0].split(","), kinds, strict=True) if entry is None)
         raise await _unknown(session, unknown)
-    return [await job_named(session, name) for name in words]
+    found: list[Target] = []
+    for name in words:
+        try:
+            found.append(await job_named(session, name))
+        except Absent:
+            if not lenient:
+                raise
+    return found
 
 
 async def objects(
-    session: Session, words: Sequence[str], *, selector: str = "", all_of_kind: bool = False
+    session: Session, words: Sequence[str], *, selector: str = "", all_of_kind: bool = False, lenient: bool = False
 ) -> list[Found]:
-    """What is there of it. A kind alone means its objects only if a selector or `all_of_kind` says so."""
+    """What is there of it. A kind alone means its objects only if a selector or `all_of_kind` says so. `lenient` passes
+    over what is not there."""
     found: list[Found] = []
-    for target in await parse(session, words):
+    # Beside a selector a word can only be a kind: one that nobody knows is a mistake, and not an absent job.
+    for target in await parse(session, words, lenient=lenient and not (selector or all_of_kind)):
         if target.name and (selector or all_of_kind):
             raise Misuse(f"{target}: name objects, or choose them with -l or --all; not both")
         if not target.name and not (selector or all_of_kind):
             raise Misuse(f"{target}: which of them? Name them, choose them by label with -l, or say --all")
-        found += await stored(session, target, selector)
+        found += await stored(session, target, selector, lenient=lenient)
     return found
 
 
-async def stored(session: Session, target: Target, selector: str = "") -> list[Found]:
+async def stored(session: Session, target: Target, selector: str = "", *, lenient: bool = False) -> list[Found]:
     resource = target.entry.resource
     if target.name:
         _refuse_everywhere(session, target)
-        body = await session.client.get(resource, target.name, session.scope(resource))
+        try:
+            body = await session.client.get(resource, target.name, session.scope(resource))
+        except NotFound:
+            if not lenient:
+                raise
+            return []
         return [Found(target, {"apiVersion": resource.api_version, "kind": resource.kind, **body})]
     page = await session.client.list(resource, session.scope(resource), label_selector=selector)
     head = {"apiVersion": resource.api_version, "kind": resource.kind}
@@ -149,7 +168,7 @@ async def job_named(session: Session, name: str) -> Target:
             if isinstance(refusal := task.result(), Forbidden):
                 raise refusal  # it may be there, only not for us to see
         place = session.place(candidates[0].entry.resource)
-        raise Failure(f"{name} is neither a training job{place} nor a kind; list all jobs with: trainmaster get -A")
+        raise Absent(f"{name} is neither a training job{place} nor a kind; list all jobs with: trainmaster get -A")
     return found[0]
 
 

@@ -1,53 +1,42 @@
-"""`trainmaster up`, `down` and `status`: an embedded cluster that stays, in the foreground or as a daemon.
+"""`trainmaster up` and `status`: an embedded cluster that stays, in the foreground or as a daemon.
 
-A cluster lives in a directory, of which `home` knows.
+A cluster lives in a directory, of which `home` knows; `down` ends it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import signal
+import functools
+import shlex
 import sys
-import time
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from trainmaster.cli import daemon, interruption
+from trainmaster.cli.connection import Failure
+from trainmaster.cli.daemon import Abandoned, Outcome
 from trainmaster.cli.documents import BadDocument
-from trainmaster.cli.embedded import EmbeddedOptions, embedded
-from trainmaster.cli.errors import unwrapped
-from trainmaster.cli.home import default_home, running_in, start_of
+from trainmaster.cli.embedded import EmbeddedOptions, embedded, explained
+from trainmaster.cli.home import default_home, log_file, record_of, running_in, write_record
+from trainmaster.cluster.kubelet.ending import Ending
+from trainmaster.cluster.storage.store import StoreError
 from trainmaster.kube import logs
 from trainmaster.kube.errors import KubeError
 
-PATIENCE = 30.0
-
 
 def up(options: EmbeddedOptions, *, detach: bool) -> int:
-    home = Path(options.home) if options.home else default_home()
+    home = Path(options.home).absolute() if options.home else default_home()
     known = running_in(home)
     if known is not None:
         print(f"a cluster is already up in {home} (process {known.pid}):\n{_export(home)}", file=sys.stderr)
         return 1
     chosen = replace(options, home=str(home))
-    return _detached(chosen, home) if detach else _foreground(chosen, home)
-
-
-def down(home: Path) -> int:
-    known = running_in(home)
-    if known is None:
-        print(f"no cluster is up in {home}")
-        return 0
-    os.kill(known.pid, signal.SIGTERM)
-    deadline = time.monotonic() + PATIENCE
-    while known.is_alive:
-        if time.monotonic() > deadline:
-            print(f"process {known.pid} did not end within {PATIENCE:g} s; see {_log_file(home)}", file=sys.stderr)
-            return 1
-        time.sleep(0.05)
-    print(f"the cluster in {home} is down; its objects are kept")
-    return 0
+    code, words = _detached(chosen, home) if detach else _cluster(chosen, home, functools.partial(_tell, home))
+    if words:
+        print(f"trainmaster up: {words}", file=sys.stderr)
+    return code
 
 
 def status(home: Path) -> int:
@@ -59,62 +48,46 @@ def status(home: Path) -> int:
     return 0
 
 
-def _foreground(options: EmbeddedOptions, home: Path) -> int:
+def _tell(home: Path) -> None:
+    print(f"the cluster is up; in another terminal:\n{_export(home)}", flush=True)
+
+
+def _cluster(options: EmbeddedOptions, home: Path, announce: Callable[[], None]) -> Outcome:
+    """From its start to its end; `announce` is called when it is up."""
     logs.setup("info", "auto")
+    waits = functools.partial(write_record, home)
     try:
-        with unwrapped():
-            asyncio.run(_serve(options, home))
+        interruption.run(lambda ending: _serve(options, home, announce, ending), waits)
+    except interruption.Interrupted:
+        return Outcome(0)
     except BadDocument as error:
-        print(error, file=sys.stderr)
-        return 2
-    except KubeError as error:
-        print(f"trainmaster up: {error}", file=sys.stderr)
-        return 1
-    return 0
+        return Outcome(2, str(error))
+    except (Failure, KubeError, StoreError, Abandoned) as error:
+        return Outcome(1, str(error))
+    return Outcome(0)
 
 
-async def _serve(options: EmbeddedOptions, home: Path) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    async with embedded(options, Path(), announce=False):
-        record = home / "cluster.json"
-        record.write_text(json.dumps({"pid": os.getpid(), "started": start_of(os.getpid())}))
-        print(f"the cluster is up; in another terminal:\n{_export(home)}", flush=True)
-        try:
-            await stop.wait()
-        finally:
-            record.unlink(missing_ok=True)
+async def _serve(options: EmbeddedOptions, home: Path, announce: Callable[[], None], ending: Ending) -> None:
+    with ExitStack() as stack:
+        async with embedded(options, Path(), announce=False, ending=ending):
+            stack.callback(record_of(home).unlink, missing_ok=True)  # while it ends, it is still there
+            with explained(options, home):
+                write_record(home)
+            announce()
+            await asyncio.Event().wait()
 
 
-def _detached(options: EmbeddedOptions, home: Path) -> int:
-    """A child in a session of its own goes on; this process waits until it is ready, then leaves."""
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    said = _log_file(home).stat().st_size if _log_file(home).exists() else 0  # by clusters before this one
-    child = os.fork()
-    if child == 0:
-        os.setsid()
-        with _log_file(home).open("ab") as log, Path(os.devnull).open("rb") as nothing:
-            os.dup2(nothing.fileno(), 0)
-            os.dup2(log.fileno(), 1)
-            os.dup2(log.fileno(), 2)
-        os._exit(_foreground(options, home))
-    deadline = time.monotonic() + PATIENCE
-    while running_in(home) is None:
-        ended, code = os.waitpid(child, os.WNOHANG)
-        if ended or time.monotonic() > deadline:
-            tail = _log_file(home).read_bytes()[said:].decode(errors="replace").splitlines()[-5:]
-            print("the cluster did not come up:\n" + "\n".join(tail), file=sys.stderr)
-            return os.waitstatus_to_exitcode(code) if ended else 1
-        time.sleep(0.05)
-    print(f"the cluster is up:\n{_export(home)}")
-    return 0
+def _detached(options: EmbeddedOptions, home: Path) -> Outcome:
+    try:
+        with explained(options, home):
+            home.mkdir(mode=0o700, parents=True, exist_ok=True)
+            outcome = daemon.detach(functools.partial(_cluster, options, home), log_file(home))
+    except Failure as error:
+        return Outcome(error.code, str(error))
+    if outcome.code == 0:
+        print(f"the cluster is up:\n{_export(home)}")
+    return outcome
 
 
 def _export(home: Path) -> str:
-    return f"  export KUBECONFIG={home / 'kubeconfig'}"
-
-
-def _log_file(home: Path) -> Path:
-    return home / "cluster.log"
+    return f"  export KUBECONFIG={shlex.quote(str(home.absolute() / 'kubeconfig'))}"

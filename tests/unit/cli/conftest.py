@@ -11,6 +11,7 @@ import pytest
 from trainmaster import frameworks
 from trainmaster.cli.catalog import Catalog
 from trainmaster.cli.connection import Session, tell
+from trainmaster.engine.gang import VOLCANO
 from trainmaster.kube.client import Client
 from trainmaster.objects.resource import PODS
 from trainmaster.testing import clock
@@ -27,7 +28,7 @@ SHORT = {"pods": ["po"], "services": ["svc"], "deployments": ["deploy"]}
 
 class Stage:
     def __init__(self) -> None:
-        self.api = FakeApi([*JOBS, NODES, DEPLOYMENTS])
+        self.api = FakeApi([*JOBS, NODES, DEPLOYMENTS, VOLCANO])
         self.openapi: dict[str, Any] = {}
 
     def run(self, verb, work, *, namespace="default", everywhere=False, beside=None, seconds=3600.0):

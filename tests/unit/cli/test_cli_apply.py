@@ -149,6 +149,19 @@ def test_what_cannot_be_applied_is_told(run, capsys, body, said):
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("kind", ["PyTorchJob", "ConfigMap"])
+def test_a_name_that_the_server_makes_is_refused_before_anything_is_changed(stage, run, capsys, kind):
+    body = config() if kind == "ConfigMap" else a_job("PyTorchJob", "ddp").role("Master").manifest
+
+    code = run(config("first"), {**body, "metadata": {"generateName": "ddp-"}})
+
+    told = capsys.readouterr().err
+    assert code == 2
+    assert f"{kind} ddp-xxxxx: metadata.generateName makes a new object each time" in told
+    assert "give it a metadata.name, or use: kubectl create -f FILE" in told
+    assert not patches(stage)
+
+
 def test_what_is_stored_can_be_printed(run, capsys):
     run(config("a"), config("b"), output="json")
 

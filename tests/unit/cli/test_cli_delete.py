@@ -126,8 +126,40 @@ def test_a_manifest_says_what_to_delete_and_where(stage, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("ignored", [False, True])
-def test_what_is_not_there_is_an_error_unless_ignored(stage, ignored):
-    assert run(stage, "pytorchjob/none", ignore_not_found=ignored) == (0 if ignored else 1)
+@pytest.mark.parametrize("words", [["pytorchjob/none"], ["none"]], ids=["with its kind", "by its name alone"])
+def test_what_is_not_there_is_an_error_unless_ignored(stage, ignored, words):
+    assert run(stage, *words, ignore_not_found=ignored) == (0 if ignored else 1)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(["none", "ddp"], id="names alone"),
+        pytest.param(["pytorchjob", "none", "ddp"], id="a kind and names"),
+        pytest.param(["pytorchjob/none", "pytorchjob/ddp"], id="pairs"),
+    ],
+)
+def test_what_is_there_goes_although_another_is_not(stage, words):
+    resource = stage.job()
+
+    code = run(stage, *words, ignore_not_found=True)
+
+    assert (code, stage.api.objects(resource)) == (0, [])
+
+
+def test_an_unknown_kind_is_no_absent_job(stage, capsys):
+    code = run(stage, "pytorhcjobs", all_of_kind=True, ignore_not_found=True)
+
+    assert code == 1
+    assert "pytorhcjobs is neither a training job" in capsys.readouterr().err
+
+
+def test_what_the_server_named_is_not_found_by_its_manifest(stage, tmp_path, capsys):
+    path = tmp_path / "job.yaml"
+    path.write_text("apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {generateName: ddp-}\n")
+
+    assert run(stage, files=(str(path),)) == 2
+    assert "the server made one of its metadata.generateName, so delete it by that" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

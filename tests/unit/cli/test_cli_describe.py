@@ -49,6 +49,17 @@ def test_state_says_since_when_and_why(stage, capsys):
     assert "Why:         PyTorchJobFailed: 1 Worker replica(s) failed." in out
 
 
+@pytest.mark.parametrize(
+    ("status", "version"), [({}, "v1"), ({"authoredVersion": "v2beta1"}, "v2beta1")], ids=["stored", "authored"]
+)
+def test_the_version_that_is_told_is_the_one_that_was_written(stage, capsys, status, version):
+    stage.job(conditions=stage.conditions(("Running", "")), **status)
+
+    run(stage, "ddp")
+
+    assert f"Kind:        PyTorchJob (kubeflow.org/{version})" in capsys.readouterr().out
+
+
 def test_every_rank_has_a_row_in_natural_order(stage, pods, capsys):
     stage.job(conditions=stage.conditions(("Running", "")), attempts={"worker-2": 1})
     stage.pod("worker-10", status=pods.waiting("ImageNotMapped", "no entry"))
@@ -76,7 +87,7 @@ def test_events_of_the_job_and_its_pods_come_newest_last(stage, capsys):
 
 
 def unschedulable():
-    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes"}
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "1 Insufficient cpu"}
     return {"phase": "Pending", "conditions": [condition]}
 
 
@@ -89,7 +100,7 @@ def crashed():
     [
         pytest.param(lambda p: p.waiting("ImageNotMapped", "x"), "trainmaster.yaml", id="image"),
         pytest.param(lambda p: p.waiting("ImagePullBackOff", "x"), "imagePullSecrets", id="pull"),
-        pytest.param(lambda p: unschedulable(), "No node has room for ddp-worker-0", id="unschedulable"),
+        pytest.param(lambda p: unschedulable(), "There is no room for ddp-worker-0", id="unschedulable"),
         pytest.param(lambda p: p.waiting("CrashLoopBackOff", "x", last=crashed()), "--previous", id="crash loop"),
         pytest.param(
             lambda p: p.waiting("CreateContainerConfigError", "x"), "Mend what the message names", id="config"
@@ -110,6 +121,24 @@ def test_each_symptom_has_its_remedy(stage, pods, capsys, status, remedy):
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith("What to do: ")
     assert remedy in last
+
+
+@pytest.mark.parametrize(
+    ("code", "cause", "is_about_memory"),
+    [pytest.param(137, "SIGKILL", True, id="killed"), pytest.param(139, "SIGSEGV", False, id="segmentation fault")],
+)
+def test_a_signal_that_mpirun_passes_on_is_not_said_to_have_ended_the_launcher(
+    stage, pods, capsys, code, cause, is_about_memory
+):
+    stage.job(conditions=stage.conditions(("Created", "")))
+    stage.pod("launcher", status=pods.ended(code))
+
+    run(stage, "ddp")
+
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert f"as mpirun does when {cause} ends one of the processes" in last
+    assert "trainmaster logs pytorchjob/ddp --rank launcher" in last
+    assert ("limits.memory of the Worker" in last) is is_about_memory
 
 
 @pytest.mark.parametrize("status", ["ended", "looping"])
@@ -168,6 +197,28 @@ def test_a_job_without_pods_has_its_remedy_too(stage, capsys, conditions, spec, 
     run(stage, "ddp")
 
     assert remedy in capsys.readouterr().out.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("left", "remedy"),
+    [
+        pytest.param([], "set restartPolicy of the Launcher to Never", id="nothing is left"),
+        pytest.param(["worker-0"], "set restartPolicy of the Launcher to Never", id="workers are left"),
+        pytest.param(["launcher-x1"], "trainmaster logs pytorchjob/ddp --rank launcher-x1", id="the launcher is left"),
+    ],
+)
+def test_the_log_of_a_launcher_is_kept_by_its_restart_policy_alone(stage, pods, capsys, left, remedy):
+    failed = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "x"}
+    stage.job(conditions=[failed])
+    for rank in left:
+        is_worker = rank.startswith("worker")
+        stage.pod(rank, status=pods.ended(0, "Completed", phase="Succeeded") if is_worker else pods.ended(1))
+
+    run(stage, "ddp")
+
+    told = capsys.readouterr().out.splitlines()[-1]
+    assert remedy in told
+    assert "cleanPodPolicy" not in told
 
 
 def test_a_job_that_succeeded_needs_no_remedy(stage, pods, capsys):

@@ -3,6 +3,7 @@
 import json
 import re
 
+import pytest
 import yaml
 
 from trainmaster.cli.get import GetOptions, get
@@ -161,10 +162,20 @@ def test_what_is_not_there_ends_with_1_and_is_named(stage, capsys):
     assert "not found" in told
 
 
-def test_what_is_not_there_is_fine_if_one_says_so(stage, capsys):
-    code = run(stage, "pytorchjob/none", ignore_not_found=True, output="yaml")
+@pytest.mark.parametrize("output", ["", "yaml", "name"])
+@pytest.mark.parametrize("word", ["pytorchjob/none", "none"])
+def test_what_is_not_there_is_fine_if_one_says_so(stage, capsys, word, output):
+    code = run(stage, word, ignore_not_found=True, output=output)
 
-    assert (code, capsys.readouterr().out) == (0, "")
+    assert (code, *capsys.readouterr()) == (0, "", "")
+
+
+def test_what_is_there_is_shown_although_another_is_not(stage, capsys):
+    stage.job()
+
+    code = run(stage, "none", "ddp", ignore_not_found=True, output="name")
+
+    assert (code, capsys.readouterr().out) == (0, "pytorchjob.kubeflow.org/ddp\n")
 
 
 def test_a_watch_goes_on_below_the_table(stage, capsys):

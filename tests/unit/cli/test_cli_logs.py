@@ -115,6 +115,25 @@ def test_following_goes_on_with_new_pods_until_the_job_ends(stage, capsys):
     assert capsys.readouterr().out.splitlines() == ["[master-0] hello", "[worker-0] late"]
 
 
+@pytest.mark.parametrize(
+    ("reason", "restarts", "shown"),
+    [("CrashLoopBackOff", 1, "short\n"), ("ContainerCreating", 0, "")],
+    ids=["an attempt too short to be seen", "not begun"],
+)
+def test_following_shows_what_a_container_said_that_waits_for_its_next_attempt(stage, capsys, reason, restarts, shown):
+    one = {"name": "pytorch", "restartCount": restarts, "state": {"waiting": {"reason": reason}}}
+    stage.job()
+    stage.pod("master-0", status={"phase": "Running", "containerStatuses": [one]}, log=b"short\n", leader=True)
+
+    async def later():
+        await passing(30)
+        stage.job(conditions=stage.conditions(("Failed", "")))
+
+    run(stage, "ddp", follow=True, beside=later)
+
+    assert capsys.readouterr().out == shown
+
+
 def test_following_the_leader_leaves_the_others_alone(stage, capsys):
     stage.job()
     stage.pod("worker-0", status=RUNS, log=b"worker\n")

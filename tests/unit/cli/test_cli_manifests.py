@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import yaml
 from typer.testing import CliRunner
 
 from trainmaster.cli.app import app
+from trainmaster.objects.names import is_dns_1035
 
 
 def printed(*arguments: str) -> list[dict[str, Any]]:
@@ -102,7 +104,50 @@ def test_two_installations_have_nothing_of_one_name(more: list[str]) -> None:
     assert not first & second | first & third | second & third
 
 
-@pytest.mark.parametrize("place", ["trainmaster-system", "paddle-system"])
+AWKWARD = [
+    "webhook",
+    "outside",
+    "priorities",
+    "leader-election",
+    "ml-webhook",
+    "webhook-webhook",
+    "leader-election-webhook",
+]
+
+
+def test_no_namespace_gives_an_installation_names_of_another_one() -> None:
+    everything = ["--webhooks", "all", "--gang-scheduler-name", "volcano", "--watch-namespace", "research"]
+    places = ["trainmaster-system", "ml", "webhooks", *AWKWARD]
+
+    objects = [printed("--namespace", place, "--enable-scheme", "jaxjob", *everything) for place in places]
+
+    names = [name for one in objects for name in identities(one)]
+    assert len(names) == len(set(names))
+
+
+def test_an_installation_has_no_two_objects_of_one_name() -> None:
+    place = "leader-election"
+
+    objects = printed(
+        "--namespace", place, "--watch-namespace", place, "--enable-scheme", "jaxjob", "--webhooks", "all"
+    )
+
+    assert len(identities(objects)) == len([one for one in objects if one["kind"] != "CustomResourceDefinition"])
+
+
+@pytest.mark.parametrize("place", ["a" * 63, "webhook"], ids=["long", "awkward"])
+def test_whatever_the_namespace_the_api_server_takes_the_names(place: str) -> None:
+    everything = ["--webhooks", "all", "--gang-scheduler-name", "volcano", "--watch-namespace", "research"]
+
+    objects = printed("--namespace", place, *everything)
+
+    subdomain = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+    assert all(is_dns_1035(item["metadata"]["name"]) for item in of_kind(objects, "Service"))
+    assert all(subdomain.fullmatch(item["metadata"]["name"]) for item in objects)
+    assert all(len(item["metadata"]["name"]) <= 253 for item in objects)
+
+
+@pytest.mark.parametrize("place", ["trainmaster-system", "paddle-system", "webhook"])
 def test_every_binding_and_registration_names_what_is_there(place: str) -> None:
     objects = printed("--namespace", place, "--webhooks", "all", "--gang-scheduler-name", "volcano")
 
@@ -112,7 +157,9 @@ def test_every_binding_and_registration_names_what_is_there(place: str) -> None:
     (flag,) = [flag for flag in flags(objects) if flag.startswith("--webhook-service=")]
     assert bound <= names
     assert {("Service", name) for name in services} <= names
+    (registration,) = [flag for flag in flags(objects) if flag.startswith("--webhook-registration=")]
     assert flag == f"--webhook-service={services.pop()}.{place}"
+    assert ("ValidatingWebhookConfiguration", registration.partition("=")[2]) in names
 
 
 def test_in_its_own_namespace_the_operators_names_are_plain() -> None:

@@ -53,6 +53,21 @@ def test_an_unknown_scheme_ends_with_2(started):
     assert not started
 
 
+def test_an_unknown_log_level_ends_with_2_and_the_levels_that_there_are(started):
+    result = operator("--log-level", "loud")
+
+    assert result.exit_code == 2
+    assert result.stderr == "trainmaster operator: log level 'loud' is not one of debug, info, warning, error\n"
+    assert not started
+
+
+def test_a_log_level_as_go_programs_write_it_is_taken(started):
+    result = operator("--log-level", "WARN")
+
+    assert result.exit_code == 0
+    assert logging.getLogger().level == logging.WARNING
+
+
 OLD_FLAGS = ["--qps=5", "--zap-devel", "--webhook-server-port=9443", "--resyc-period=12h", "--json-log-format"]
 FLAGS_OF_MPI_OPERATOR = [
     "--master=https://here",
@@ -190,6 +205,8 @@ def test_the_ports_and_the_etcd_of_paddle_jobs_are_chosen(started):
         pytest.param(["-namespace=x"], ["--namespace=x"], id="one dash"),
         pytest.param(["--leader-elect=true"], ["--leader-elect"], id="true"),
         pytest.param(["--leader-elect=false"], ["--no-leader-elect"], id="false"),
+        pytest.param(["--leader-elect=T", "--leader-elect=F"], ["--leader-elect", "--no-leader-elect"], id="letters"),
+        pytest.param(["--leader-elect=1", "--leader-elect=0"], ["--leader-elect", "--no-leader-elect"], id="digits"),
         pytest.param(["-leader-elect"], ["--leader-elect"], id="one dash, no value"),
         pytest.param(["-h"], ["-h"], id="short flags stay"),
         pytest.param(["--namespace", "x=y"], ["--namespace", "x=y"], id="values stay"),
@@ -197,6 +214,18 @@ def test_the_ports_and_the_etcd_of_paddle_jobs_are_chosen(started):
 )
 def test_flags_in_go_spelling_are_understood(given, wanted):
     assert list(go_flags(given, ["leader-elect"])) == wanted
+
+
+@pytest.mark.parametrize("value", ["yes", "maybe", "on", ""])
+def test_a_switch_that_is_neither_on_nor_off_ends_with_2(started, monkeypatch, capsys, value):
+    monkeypatch.setattr(sys, "argv", ["trainmaster", "operator", f"--leader-elect={value}"])
+
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+
+    assert ended.value.code == 2
+    assert f"--leader-elect={value}: {value!r} is neither true nor false" in capsys.readouterr().err
+    assert not started
 
 
 def test_the_command_line_takes_go_spelling(started, monkeypatch):

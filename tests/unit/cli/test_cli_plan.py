@@ -67,6 +67,32 @@ def test_a_job_without_a_namespace_is_planned_in_the_one_given(job):
     assert {item["metadata"]["namespace"] for item in yaml.safe_load(result.stdout)["items"]} == {"team"}
 
 
+def test_a_name_that_the_cluster_makes_is_planned_with_one_that_stands_in_for_it(job):
+    given = {**yaml.safe_load(job.read_text()), "metadata": {"generateName": "ddp-"}}
+
+    result = trainmaster("plan", "-", stdin=yaml.safe_dump(given))
+
+    names = {item["metadata"]["name"] for item in yaml.safe_load(result.stdout)["items"]}
+    assert names == {"ddp-xxxxx-master-0", "ddp-xxxxx-worker-0", "ddp-xxxxx-worker-1"}
+    assert "PyTorchJob ddp-xxxxx: the cluster makes its name; xxxxx stands for the end of it" in result.stderr
+
+
+def test_a_name_wins_over_a_prefix(job):
+    given = yaml.safe_load(job.read_text())
+    given["metadata"]["generateName"] = "other-"
+
+    result = trainmaster("plan", "-", stdin=yaml.safe_dump(given))
+
+    assert "ddp-master-0" in result.stdout
+    assert not result.stderr
+
+
+def test_a_long_prefix_is_cut_as_the_server_cuts_it():
+    body = {"kind": "PyTorchJob", "metadata": {"generateName": "d" * 70}}
+
+    assert documents.Document("all.yaml", body).named["metadata"]["name"] == "d" * 58 + "xxxxx"
+
+
 def test_every_problem_of_a_bad_job_is_printed_with_its_file(tmp_path):
     path = tmp_path / "bad.yaml"
     path.write_text(yaml.safe_dump(a_job("PyTorchJob", "Bad").role("Master", 2).role("Wroker").manifest))

@@ -5,6 +5,7 @@ from tests.unit.frameworks.paddle_jobs import a_paddle
 
 from trainmaster.cli.scale import ScaleOptions, scale
 from trainmaster.testing.fakediscovery import DEPLOYMENTS
+from trainmaster.testing.scene import a_job
 
 
 def run(stage, *words, replicas=5, **options):
@@ -31,6 +32,22 @@ def test_another_role_is_patched_whatever_its_case(stage):
     run(stage, "xgboostjob/ddp", role="worker", replicas=3)
 
     assert counts(stage, resource, "xgbReplicaSpecs") == {"Master": 1, "Worker": 3}
+
+
+def test_beside_a_key_of_another_spelling_the_number_that_counts_is_changed(stage):
+    resource = stage.job()
+    roles = stage.api.object(resource, "default", "ddp")["spec"]["pytorchReplicaSpecs"]
+    stage.api.put(
+        resource,
+        {
+            **stage.api.object(resource, "default", "ddp"),
+            "spec": {"pytorchReplicaSpecs": {"worker": roles["Worker"], "Worker": {"replicas": 3}}},
+        },
+    )
+
+    run(stage, "ddp", role="worker", replicas=4)
+
+    assert counts(stage, resource) == {"worker": roles["Worker"]["replicas"], "Worker": 4}
 
 
 def test_workers_are_meant_where_no_role_is_named(stage):
@@ -95,6 +112,45 @@ def test_what_cannot_be_scaled_is_told(stage, capsys, words, options, code, said
     assert run(stage, *words, **options) == code
     assert said in capsys.readouterr().err
     assert not stage.api.writes()
+
+
+@pytest.mark.parametrize(
+    ("role", "replicas", "rule"),
+    [
+        pytest.param("", 0, "spec.pytorchReplicaSpecs[Worker].replicas: Forbidden: must be at least 1", id="too few"),
+        pytest.param("Master", 2, "spec.pytorchReplicaSpecs[Master].replicas: Forbidden: must be 1", id="too many"),
+    ],
+)
+def test_a_number_that_the_rules_of_the_kind_refuse_is_not_written(stage, capsys, role, replicas, rule):
+    stage.job()
+
+    code = run(stage, "ddp", role=role, replicas=replicas)
+
+    said = capsys.readouterr().err
+    assert code == 1
+    assert rule in said
+    assert f"--replicas {replicas}" in said
+    assert not stage.api.writes()
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [pytest.param("v2beta1", 1, id="at least one"), pytest.param("v1", 0, id="none will do")]
+)
+def test_the_rules_are_those_of_the_version_in_which_the_job_was_written(stage, version, code):
+    scene = a_job("MPIJob", "ddp", version=version).role("Launcher").role("Worker", 2)
+    submitted(stage, scene)
+
+    assert run(stage, "mpijob/ddp", replicas=0) == code
+
+
+def test_what_was_wrong_before_does_not_keep_a_job_from_being_scaled(stage):
+    resource = stage.job()
+    held = stage.api.object(resource, "default", "ddp")
+    stage.api.put(resource, {**held, "spec": {**held["spec"], "runPolicy": {"cleanPodPolicy": "Some"}}})
+
+    run(stage, "ddp")
+
+    assert counts(stage, resource) == {"Master": 1, "Worker": 5}
 
 
 def test_a_role_that_the_job_could_have_is_told_how_to_get(stage, capsys):

@@ -66,7 +66,9 @@ KUBERNETES = {
     "podgroup",
     "secret",
     "events",
-    "validatingwebhookconfiguration",
+    "service",
+    *("role", "rolebinding", "clusterrole", "clusterrolebinding"),
+    *("validatingwebhookconfiguration", "mutatingwebhookconfiguration"),
 }
 JOBS = {
     name

@@ -55,6 +55,18 @@ def test_every_reason_of_an_event_is_documented(reason):
     assert f"`{reason}`" in EVENTS
 
 
+def test_the_readmes_have_the_same_tables_in_both_languages():
+    english, chinese = ([*tables(path.read_text())] for path in READMES)
+
+    assert english == chinese
+
+
+def tables(text):
+    """How many rows and columns each has."""
+    for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        yield [row.count("|") for row in table.splitlines()]
+
+
 @pytest.mark.parametrize("path", READMES, ids=title)
 def test_every_make_target_of_a_readme_exists(path):
     makefile = (ROOT / "Makefile").read_text()

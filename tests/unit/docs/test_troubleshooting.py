@@ -110,7 +110,7 @@ def test_what_is_said_of_a_misspelt_entry_is_quoted(tmp_path):
     data = yaml.safe_load("images: [{mach: x}]")
 
     with pytest.raises(ImageError) as caught:
-        Images.from_config(data, tmp_path)
+        Images.from_config(data, tmp_path / "trainmaster.yaml")
 
     [first, _] = str(caught.value).replace(str(tmp_path), "/home/me").splitlines()
     assert first in QUOTED
@@ -152,8 +152,9 @@ def hinted(hint):
 def test_what_is_hinted_at_when_the_cluster_warns_is_quoted():
     program = 'Error: cannot start the container\'s command: exec: "torchrun": executable file not found in $PATH'
 
+    words = program.replace("torchrun", "python train.py")
     warned = {
-        "ddp": [("Failed", program), ("BackOff", "Back-off restarting failed container")],
+        "ddp": [("Failed", program), ("Failed", words), ("BackOff", "Back-off restarting failed container")],
         "cpus": [("FailedScheduling", "needs 64 cpu, 2 of 2 free")],
     }
 

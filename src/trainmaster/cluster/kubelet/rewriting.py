@@ -3,7 +3,8 @@
 Where every pod is 127.0.0.1, a peer is known by its port alone. Three forms are understood: `name:port` anywhere in a
 text (also `name.namespace.svc…:port`, and `localhost:port` for the pod's own ports), pairs of variables such as
 MASTER_ADDR and MASTER_PORT (of a port alone: one that the pod has declared), and a variable that is nothing but a
-name. The cluster address of a service is as good as its name. Paths of volumes are replaced by the directories behind them. Pure but for the port table it is given.
+name. The cluster address of a service is as good as its name. Paths of volumes are replaced by the directories behind
+them. Pure but for the port table it is given.
 """
 
 from __future__ import annotations

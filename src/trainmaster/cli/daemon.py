@@ -1,0 +1,127 @@
+"""A service in the background: a child that goes on in a session of its own, while its parent hears how it began.
+
+The child reports through a pipe, for the disk with its log may be just what fails. Until it says that it is up it is
+its parent's: it ends if the parent is interrupted, loses patience, or goes.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, NoReturn, TypeAlias
+
+PATIENCE = 30.0
+_UP = b"\0"
+
+
+class Outcome(NamedTuple):
+    """An exit code, and what is to be said of it."""
+
+    code: int
+    words: str = ""
+
+
+class Abandoned(Exception):
+    """Nobody waits for the service any more."""
+
+
+Service: TypeAlias = Callable[[Callable[[], None]], Outcome]
+"""Calls what it is given as soon as it is up, and returns when it has ended."""
+
+
+def detach(service: Service, log_file: Path, patience: float = PATIENCE) -> Outcome:
+    """Returns when the service is up, or has ended."""
+    with log_file.open("ab") as log:
+        heard, told = os.pipe()
+        # Whoever is interrupted between the fork and its own code would take itself for the other.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        child = os.fork()
+        if child == 0:
+            os.close(heard)
+            _be_the_child(service, log, told, mask)
+    is_up = False
+    try:
+        os.close(told)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        report = _report(heard, patience)
+        is_up = report == _UP
+    finally:
+        code = 0 if is_up else _end(child)
+        os.close(heard)
+    if is_up:
+        return Outcome(0)
+    if report is None:
+        return Outcome(1, f"not up within {patience:g} s, so it was stopped; {log_file} may say why")
+    return Outcome(max(code, 1), report.decode() or f"{_ended(code)} before it was up; {log_file} may say why")
+
+
+def _ended(code: int) -> str:
+    return f"killed by {signal.Signals(-code).name}" if code < 0 else "stopped"
+
+
+def _be_the_child(service: Service, log: BinaryIO, told: int, mask: set[int | signal.Signals]) -> NoReturn:
+    outcome = Outcome(1)
+    try:
+        os.setsid()
+        with Path(os.devnull).open("rb") as nothing:
+            os.dup2(nothing.fileno(), 0)
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        outcome = service(lambda: _say_that_it_is_up(told))
+        _explain(told, outcome.words)
+    except BaseException as error:  # above are the parent's frames, which must not go on in this process
+        _explain(told, f"{type(error).__name__}: {error}; {log.name} has the details")
+        traceback.print_exc()
+    finally:
+        os._exit(outcome.code)
+
+
+def _say_that_it_is_up(told: int) -> None:
+    try:
+        os.write(told, _UP)
+    except BrokenPipeError:
+        raise Abandoned("whoever started it has gone without waiting for it") from None
+
+
+def _explain(told: int, words: str) -> None:
+    with suppress(BrokenPipeError):  # it has been up, and nobody has listened since
+        os.write(told, words.encode())
+    if words:
+        with suppress(OSError):  # the log may be on a disk that is full
+            print(words, file=sys.stderr)
+
+
+def _report(heard: int, patience: float) -> bytes | None:
+    """That it is up, or why not, which is empty where it ended without a word. None: it takes too long."""
+    deadline, report = time.monotonic() + patience, b""
+    while report != _UP:
+        if not select.select([heard], [], [], max(deadline - time.monotonic(), 0))[0]:
+            return None
+        words = os.read(heard, 1 << 16)
+        if not words:
+            break
+        report += words
+    return report
+
+
+def _end(child: int) -> int:
+    """Its exit code. In order if it can, at once if it takes too long or the user insists."""
+    os.kill(child, signal.SIGTERM)
+    deadline, ended, status = time.monotonic() + PATIENCE, 0, 0
+    try:
+        while not ended and time.monotonic() < deadline:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            time.sleep(0 if ended else 0.02)
+    finally:
+        if not ended:
+            os.kill(child, signal.SIGKILL)
+            _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)

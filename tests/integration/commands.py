@@ -1,0 +1,51 @@
+"""The command line as a process of its own, run to its end or under way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.integration.bed import PATIENCE
+
+TRAINMASTER = (sys.executable, "-m", "trainmaster")
+
+
+def trainmaster(*words: object, given: str = "", **env: str) -> subprocess.CompletedProcess[str]:
+    command = [*TRAINMASTER, *map(str, words)]
+    environment = {**os.environ, **env}
+    return subprocess.run(command, input=given, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+
+
+@contextmanager
+def started(*words: object, given: str = "", **env: str) -> Iterator[subprocess.Popen[str]]:
+    """A command under way; killed if the test does not end it."""
+    # What a shell runs in the background ignores Ctrl-C, and so would all that is started from there.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    pipe, command = subprocess.PIPE, [*TRAINMASTER, *map(str, words)]
+    process = subprocess.Popen(command, env={**os.environ, **env}, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+    assert process.stdin is not None
+    process.stdin.write(given)
+    process.stdin.close()
+    process.stdin = None
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(PATIENCE)
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+def said(process: subprocess.Popen[str], text: str, times: int = 1) -> None:
+    """Waits until it has printed so many lines with that text."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        times -= text in line
+        if not times:
+            return
+    raise AssertionError(f"it ended without saying {text!r}: {process.stderr and process.stderr.read()}")
