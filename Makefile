@@ -15,9 +15,10 @@ help: ## Show this list
 $(STAMP): pyproject.toml
 	@echo "setting up $(VENV) …"
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or later is needed; set PYTHON=…")'
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
+	@$(BIN)/python -m pip --version > /dev/null 2>&1 || { rm -rf $(VENV); $(PYTHON) -m venv $(VENV); } || \
 	  { rm -rf $(VENV); echo "$(PYTHON) cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' || \
+	  { echo "the packages of pyproject.toml could not be installed: check the network (PIP_INDEX_URL names a mirror) and the room on disk"; exit 1; }
 	@touch $@
 
 test: check unit ## Check and test everything that needs nothing outside this clone
