@@ -107,6 +107,29 @@ def test_what_a_deleted_job_of_the_same_name_left_is_waited_for_without_a_warnin
     assert len(api.objects(PODS)) == len(api.objects(SERVICES)) == 2
 
 
+def test_what_another_kind_of_the_same_name_holds_is_not_taken_for_left_over():
+    api, job = an_api(), a_small("PaddleJob").manifest
+    other = {
+        "apiVersion": "batch.paddlepaddle.org/v1",
+        "kind": "PaddleJob",
+        "name": "job",
+        "uid": "o",
+        "controller": True,
+    }
+    meta = {"name": "job-worker-0", "namespace": "default", "ownerReferences": [other]}
+
+    async def main():
+        api.put(PODS, {"metadata": meta, "status": {"phase": "Running"}})
+        async with operating(api):
+            submit(api, job)
+            await passing(5)
+
+    clock.run(main())
+
+    assert not events(api, "WaitingForCleanup")
+    assert "belongs to PaddleJob job" in events(api, "FailedCreatePod")[0]["message"]
+
+
 def test_a_group_that_its_user_made_a_moment_before_us_serves():
     api, job = an_api(), a_small("JAXJob").manifest
     theirs = {

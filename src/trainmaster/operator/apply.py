@@ -297,7 +297,8 @@ def _refused(outcome: Outcome) -> TemplateRefused | None:
 
 def _taken(resource: Resource, held: Stored, job: Job) -> NameTaken:
     what, owner = f'{resource.plural} "{held.metadata.name}"', held.metadata.controller
-    if owner is not None and (owner.kind, owner.name) == (job.kind, job.name):
+    mine = (job.resource.group, job.kind, job.name)
+    if owner is not None and (owner.api_version.partition("/")[0], owner.kind, owner.name) == mine:
         return LeftOver(
             f"{what} is left over from the {job.kind} {job.name} that was deleted; waiting until it is gone"
         )
