@@ -29,7 +29,7 @@ from trainmaster.kube.codec import Page
 from trainmaster.objects.resource import CUSTOM_RESOURCE_DEFINITIONS, PODS, SERVICES, Resource
 from trainmaster.operator.install import crds
 
-AT_ONCE = 16
+AT_ONCE = 32
 QUIET = 5.0
 """Seconds for the control plane to be done with what it was given."""
 

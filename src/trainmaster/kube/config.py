@@ -48,7 +48,7 @@ def load(kubeconfig: str | None = None, context: str | None = None, environ: Map
     if kubeconfig:
         return _from_files([Path(kubeconfig).expanduser()], context, environ)
     if listed := [Path(name) for name in environ.get("KUBECONFIG", "").split(os.pathsep) if name]:
-        if existing := [path for path in listed if path.exists()]:
+        if existing := [path for path in listed if _is_there(path)]:
             return _from_files(existing, context, environ)
         # Not on to ~/.kube/config: who set the variable did not mean that cluster.
         raise errors.ConfigError(
@@ -57,12 +57,20 @@ def load(kubeconfig: str | None = None, context: str | None = None, environ: Map
     if not context and environ.get("KUBERNETES_SERVICE_HOST") and (SERVICE_ACCOUNT / "token").exists():
         return _in_cluster(environ)
     home = Path(environ.get("HOME") or Path.home()) / ".kube" / "config"
-    if home.exists():
+    if _is_there(home):
         return _from_files([home], context, environ)
     raise errors.ConfigError(
         "no cluster is configured. Looked at: --kubeconfig (not given), $KUBECONFIG (not set), "
         f"the pod's service account in {SERVICE_ACCOUNT} (not there), {home} (no such file)"
     )
+
+
+def _is_there(path: Path) -> bool:
+    """Also in a directory that we may not look into: reading it then says so."""
+    try:
+        return path.exists()
+    except PermissionError:
+        return True
 
 
 class _Extension(msgspec.Struct):

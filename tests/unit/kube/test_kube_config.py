@@ -362,3 +362,14 @@ def test_file_that_is_no_kubeconfig_says_where_and_shows_nothing(
     assert str(path) in str(caught.value)
     assert "s3cret" not in str(caught.value)
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+def test_a_home_that_may_not_be_looked_into_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, *_: Any) -> Any:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    for look in ("exists", "read_bytes"):  # root, who may be running this, is refused nothing
+        monkeypatch.setattr(Path, look, refuse)
+
+    with pytest.raises(errors.ConfigError, match=f"{tmp_path}/.kube/config.*[Pp]ermission denied"):
+        config.load(environ={"HOME": str(tmp_path)})
