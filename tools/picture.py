@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 
 TARGET = Path(__file__).parents[1] / "docs" / "pictures" / "architecture.svg"
-WIDTH, HEIGHT = 960, 600
+WIDTH, HEIGHT = 960, 560
 STYLE = """
   text { font: 14px system-ui, -apple-system, 'Segoe UI', 'Noto Sans', sans-serif; fill: #1f2933; }
   .title { font-weight: 600; font-size: 15px; }
@@ -50,33 +50,29 @@ def _line(kind: str, *points: tuple[int, int]) -> str:
     return f'<path class="{kind}" d="M {path}"/>'
 
 
-def _label(x: int, y: int, text: str) -> str:
-    return _text(x, y, text, "small")
-
-
 BOXES = (
+    Box(40, 24, 880, 150, "", (), "ours"),
+    Box(60, 60, 190, 96, "observe", ("caches over watches,", "one for each kind,", "shared by all controllers")),
+    Box(275, 60, 190, 96, "plan", ("pure: same view, same plan;", "one small file for", "each framework")),
+    Box(490, 60, 190, 96, "apply", ("status first, then deletes,", "companions, Services, pods;", "events last")),
+    Box(705, 60, 195, 96, "frameworks", ("TF_CONFIG · MASTER_ADDR", "hostfile · DMLC_* · PADDLE_*", "MS_* · yours")),
+    Box(40, 332, 425, 204, "", (), "home"),
+    Box(495, 332, 425, 204, "", (), "home"),
+    Box(60, 368, 185, 66, "API server", ("in one process; SQLite log", "keeps what was said"), "ours"),
+    Box(260, 368, 185, 66, "scheduler · kubelet", ("gangs, CPUs, GPUs,", "volumes, probes, logs"), "ours"),
+    Box(515, 368, 185, 66, "kube-apiserver", ("RBAC, admission",)),
+    Box(715, 368, 185, 66, "schedulers", ("default · Volcano", "scheduler-plugins")),
+    *(Box(60 + 130 * n, 450, 116, 70, f"rank {n}", ("process", "own network"), "pod") for n in range(3)),
+    *(Box(515 + 130 * n, 450, 116, 70, f"rank {n}", ("container", "on any node"), "pod") for n in range(3)),
     Box(
         40,
-        24,
-        400,
-        76,
+        210,
+        300,
+        84,
         "One manifest",
-        ("PyTorchJob · TFJob · MPIJob · XGBoostJob", "MXJob · JAXJob · PaddleJob · MSJob"),
+        ("PyTorchJob · TFJob · MPIJob · PaddleJob …", "sent by trainmaster, kubectl, an SDK,", "Kueue or pipelines"),
     ),
-    Box(520, 24, 400, 76, "Who asks", ("trainmaster · kubectl · training SDK", "Kueue · Volcano · pipelines")),
-    Box(40, 150, 880, 150, "", (), "ours"),
-    Box(60, 186, 190, 96, "observe", ("caches over watches,", "one for each kind,", "shared by all controllers")),
-    Box(275, 186, 190, 96, "plan", ("pure: same view, same plan;", "one small file for", "each framework")),
-    Box(490, 186, 190, 96, "apply", ("status first, then deletes,", "companions, Services, pods;", "events last")),
-    Box(705, 186, 195, 96, "frameworks", ("TF_CONFIG · MASTER_ADDR", "hostfile · DMLC_* · PADDLE_*", "MS_* · yours")),
-    Box(40, 372, 425, 204, "", (), "home"),
-    Box(495, 372, 425, 204, "", (), "home"),
-    Box(60, 408, 185, 66, "API server", ("in one process; SQLite log", "keeps what was said"), "ours"),
-    Box(260, 408, 185, 66, "scheduler · kubelet", ("gangs, CPUs, GPUs,", "volumes, probes, logs"), "ours"),
-    Box(515, 408, 185, 66, "kube-apiserver", ("RBAC, admission",)),
-    Box(715, 408, 185, 66, "schedulers", ("default · Volcano", "scheduler-plugins")),
-    *(Box(60 + 130 * n, 490, 116, 70, f"rank {n}", ("process", "own network"), "pod") for n in range(3)),
-    *(Box(515 + 130 * n, 490, 116, 70, f"rank {n}", ("container", "on any node"), "pod") for n in range(3)),
+    Box(395, 222, 525, 60, "The Kubernetes API", ("all that anybody sees or does goes through it",), "home"),
 )
 
 
@@ -91,18 +87,16 @@ def picture() -> str:
         '<path d="M 8 0 L 0 4 L 8 8 z" fill="#52606d"/></marker></defs>',
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>',
         *(part for box in BOXES for part in box.drawn()),
-        _text(480, 173, "Trainmaster: one operator, one loop, every framework", "title"),
-        _text(252, 395, "On a laptop: nothing but pip", "title"),
-        _text(707, 395, "On a cluster: real Kubernetes", "title"),
-        _line("line", (240, 100), (240, 146)),
-        _line("line", (720, 100), (720, 146)),
-        _line("line", (250, 234), (272, 234)),
-        _line("line", (465, 234), (487, 234)),
-        _line("line", (802, 282), (802, 292), (370, 292), (370, 285)),
-        _line("both", (252, 302), (252, 370)),
-        _line("both", (707, 302), (707, 370)),
-        _label(345, 341, "the Kubernetes API"),
-        _label(800, 341, "the Kubernetes API"),
+        _text(480, 47, "Trainmaster: one operator, one loop, every framework", "title"),
+        _text(252, 355, "On a laptop: nothing but pip", "title"),
+        _text(707, 355, "On a cluster: real Kubernetes", "title"),
+        _line("line", (340, 252), (391, 252)),
+        _line("line", (250, 108), (272, 108)),
+        _line("line", (465, 108), (487, 108)),
+        _line("line", (802, 156), (802, 166), (370, 166), (370, 159)),
+        _line("both", (657, 176), (657, 220)),
+        _line("both", (430, 284), (430, 330)),
+        _line("both", (707, 284), (707, 330)),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"

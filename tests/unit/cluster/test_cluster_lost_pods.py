@@ -55,10 +55,10 @@ def test_a_pod_is_lost_when_its_node_is_gone_and_it_has_not_ended(pod: dict[str,
 def test_an_old_pod_that_was_bound_just_now_is_given_a_moment() -> None:
     pod = a_pod()
     pod["status"]["conditions"] = [
-        {"type": "PodScheduled", "status": "True", "lastTransitionTime": timestamp.render(NOW - 4)}
+        {"type": "PodScheduled", "status": "True", "lastTransitionTime": timestamp.render(NOW - 1)}
     ]
 
-    assert fate_of(pod, (), NOW, started=0.0) == Fate(Verdict.KEEP, PATIENCE - 4)
+    assert fate_of(pod, (), NOW, started=0.0) == Fate(Verdict.KEEP, PATIENCE - 1)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from trainmaster.engine.observed import Observed
 from trainmaster.engine.plan import plan
 from trainmaster.testing.scene import NOW, Scene, a_job
 
-FEW, MANY = 60, 120
+FEW, MANY = 30, 60
 LINEAR = 2.2
 """Twice, and what sorting adds."""
 

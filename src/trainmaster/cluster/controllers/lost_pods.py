@@ -23,7 +23,7 @@ from trainmaster.objects import timestamp
 Json: TypeAlias = Mapping[str, Any]
 
 REASON = "NodeLost"
-PATIENCE = 10.0
+PATIENCE = 3.0
 """Seconds in which the node of a newly bound pod may still appear."""
 
 _OVER = ("Succeeded", "Failed")
