@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 CORPUS ?= ../shared/corpus
+WORKERS := $(shell echo $$(($$(nproc) + 1)))# many tests wait for something: one more than there are cores
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check unit test-corpus e2e e2e-light test-kubernetes test-faults e2e-node bench generate golden clean
@@ -31,7 +32,7 @@ check: $(STAMP) ## Lint, types, layers, generated files
 	$(BIN)/python -m tools.generate --check
 
 unit: $(STAMP) ## Unit, golden and integration tests
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 test-corpus: $(STAMP) ## Plan other people's manifests from CORPUS=DIR and hold the plans against the rules
 	CORPUS="$(CORPUS)" $(BIN)/python -m pytest tests/corpus
