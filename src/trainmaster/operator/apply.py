@@ -31,11 +31,11 @@ from trainmaster.objects.resource import JOBS, PODS, SERVICES, Resource
 from trainmaster.operator.metrics import JobMetrics
 from trainmaster.operator.observe import World
 
-IN_FLIGHT = 24
+IN_FLIGHT = 32
 """Actions under way at once, over all jobs of a kind: each holds a connection, and a connection 300 KB."""
 
-IN_FLIGHT_OF_ONE = 16
-"""The same of one job, so that a job of a thousand replicas does not keep the others waiting."""
+IN_FLIGHT_OF_ONE = 32
+"""The same of one job: what others ask for waits behind these, and not behind the thousand replicas of a large one."""
 
 STANDS_STILL = "Error updating status: {}. Nothing more is done for this job until that field is corrected"
 """A server checks the whole object when its status is written. A job that an older operator accepted may not pass."""
