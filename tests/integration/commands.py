@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,8 +22,6 @@ def trainmaster(*words: object, given: str = "", **env: str) -> subprocess.Compl
 @contextmanager
 def started(*words: object, given: str = "", **env: str) -> Iterator[subprocess.Popen[str]]:
     """A command under way; killed if the test does not end it."""
-    # What a shell runs in the background ignores Ctrl-C, and so would all that is started from there.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     pipe, command = subprocess.PIPE, [*TRAINMASTER, *map(str, words)]
     process = subprocess.Popen(command, env={**os.environ, **env}, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
     assert process.stdin is not None
