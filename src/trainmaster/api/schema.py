@@ -46,7 +46,11 @@ def told(schema: Json, description: str) -> Json:
 
 
 ANYTHING = record({})
-LONG = integer(maximum=2**63 - 1, bits=64)
+LARGEST = 2**53
+"""API servers read bounds as floats, which are not exact beyond. Kubernetes 1.20 turns 2**63 - 1 into the least number
+there is, and refuses every other."""
+
+LONG = integer(maximum=LARGEST, bits=64)
 SECURITY = record(
     {"runAsUser": LONG, "runAsGroup": LONG, "fsGroup": LONG, "runAsNonRoot": BOOLEAN, "privileged": BOOLEAN}
 )
@@ -115,9 +119,7 @@ SCHEDULING_POLICY = record(
 RUN_POLICY_FIELDS: Json = {
     "cleanPodPolicy": told(STRING, "Which pods go when the job has ended: None, Running (Pending too), or All."),
     "ttlSecondsAfterFinished": told(integer(), "The job is deleted so many seconds after its end; kept if unset."),
-    "activeDeadlineSeconds": told(
-        integer(maximum=2**53, bits=64), "The job fails when it has been active so long since its start or resumption."
-    ),
+    "activeDeadlineSeconds": told(LONG, "The job fails when it has been active so long since its start or resumption."),
     "backoffLimit": told(integer(), "Restarts the job may have, of containers in place and of pods, together."),
     "suspend": told(BOOLEAN, "Take the job's pods away; set to false to start it anew."),
     "managedBy": told(STRING, "Who runs the job; another's jobs are not touched."),

@@ -69,6 +69,20 @@ def test_only_the_types_of_json_are_used(framework: Framework, resource: Resourc
     assert types <= {"object", "array", "string", "integer", "boolean", "int-or-string"}
 
 
+@each_crd
+def test_bounds_are_numbers_that_are_exact_as_floats(framework: Framework, resource: Resource) -> None:
+    bounds = [
+        node[bound]
+        for version in schema.crd(framework, resource)["spec"]["versions"]
+        for _, node in nodes(version["schema"]["openAPIV3Schema"])
+        for bound in ("minimum", "maximum")
+        if bound in node
+    ]
+
+    assert bounds
+    assert all(abs(bound) <= schema.LARGEST for bound in bounds)
+
+
 @each_framework
 def test_the_schema_is_a_valid_json_schema(framework: Framework) -> None:
     jsonschema_rs.meta.validate(schema_of(framework))
