@@ -9,7 +9,7 @@ import socket
 import struct
 import sys
 
-from trainmaster.cluster.kubelet import linux, spawn_net
+from trainmaster.cluster.kubelet import linux, spawn_lan
 
 GET_FLAGS, SET_FLAGS, IS_UP = 0x8913, 0x8914, 0x1
 
@@ -30,4 +30,4 @@ def take_down(link: str) -> None:
 
 
 enter(sys.argv[1])
-take_down(spawn_net.INSIDE)
+take_down(spawn_lan.INSIDE)

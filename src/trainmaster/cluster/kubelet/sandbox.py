@@ -1,6 +1,6 @@
 """Where a pod's containers run: what the kubelet asks for, and the sandbox of namespaces that gives it.
 
-Every pod has its own network (an address on a bridge of its own world), host name and file system view; all of it lives
+Every pod has its own network (an address in a world of its own), host name and file system view; all of it lives
 in one helper process (`spawn`), needs no root, and is gone when that process is. `sandbox_ports` is the substitute for
 machines that forbid namespaces, `launcher` what both share.
 """
@@ -174,7 +174,7 @@ class NamespaceSandbox:
 
     async def create(self, config: PodConfig) -> PodSandbox:
         on_host = config.host_network and not self.is_rootless
-        # The bridge is in a world of its own: on this machine's network pods meet at its loopback alone.
+        # The network of pods is a world of its own: on this machine's network pods meet at its loopback alone.
         address = LOOPBACK if on_host else self._allocate()
         body = {
             "pod": config.uid,

@@ -24,8 +24,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
-from trainmaster.cluster.kubelet import linux, spawn_init, spawn_mounts, spawn_namespaces, spawn_net, spawn_relay
+from trainmaster.cluster.kubelet import linux, spawn_init, spawn_lan, spawn_mounts, spawn_namespaces, spawn_relay
 from trainmaster.cluster.kubelet.spawn_namespaces import Namespaces
+from trainmaster.cluster.kubelet.spawn_net import Netlink
 
 Request = dict[str, Any]
 
@@ -43,7 +44,6 @@ class Helper:
         self._pids: dict[str, int] = {}
         self._commands: dict[str, str] = {}  # what runs in which container beside its own
         self._starting: dict[int, tuple[int, str]] = {}
-        self._links = 0
         self._poll = select.poll()
         self._operations: dict[str, Callable[[Request, list[int]], object]] = {
             "create_pod": self._create_pod,
@@ -76,9 +76,9 @@ class Helper:
             self._host_net = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         linux.unshare(linux.NEWNET | linux.NEWNS | linux.NEWUTS | linux.NEWIPC)
         linux.mount("", "/", flags=linux.MS_REC | linux.MS_PRIVATE)
-        self._link = spawn_net.Netlink()
+        self._link = Netlink()
         own = self._settings
-        self._bridge = spawn_net.set_up_cluster(self._link, own["address"], own["prefix"], own["services"], own["door"])
+        self._lan = spawn_lan.set_up_cluster(self._link, own["address"], own["prefix"], own["services"], own["door"])
         linux.die_with_parent(signal.SIGKILL)
         if os.getppid() != self._settings["parent"]:
             raise OSError(0, "the process that started this one is gone")
@@ -162,10 +162,9 @@ class Helper:
         return {}
 
     def _connect_pod(self, namespace: int, address: str) -> None:
-        spawn_net.prepare()
-        self._links += 1
-        self._link.add_veth(f"v{self._links}", self._bridge, spawn_net.INSIDE, namespace)
-        spawn_net.set_up_pod(address, self._settings["prefix"], self._settings["services"])
+        spawn_lan.prepare()
+        self._lan.plug(namespace)
+        spawn_lan.set_up_pod(address, self._settings["prefix"], self._settings["services"])
 
     def _remove_pod(self, request: Request, _fds: list[int]) -> object:
         """The last descriptor closed, the kernel takes the interfaces and mounts down."""
@@ -288,9 +287,9 @@ class Helper:
             self._send({"id": request["id"], "ok": {}}, (made.fileno(),))
 
     def _address(self, request: Request, _fds: list[int]) -> object:
-        """The address of a service comes to the bridge, or goes: without a relay, connections to it are refused."""
+        """The address of a service comes to us, or goes: without a relay, connections to it are refused."""
         change = self._link.add_address if request["give"] else self._link.remove_address
-        change(spawn_net.BRIDGE, request["address"], 32)
+        change(spawn_lan.OURS, request["address"], 32)
         return {}
 
     def _relay(self, request: Request, _fds: list[int]) -> object:

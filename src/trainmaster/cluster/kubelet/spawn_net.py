@@ -1,4 +1,4 @@
-"""Pod networks by rtnetlink: a bridge, and per pod a veth pair with an address. Runs inside the helper of `spawn`.
+"""Pod networks by rtnetlink: interfaces, addresses and routes. Runs inside the helper of `spawn`.
 
 Talking to the kernel directly costs well under a millisecond a pod; `ip` would be started four times for each.
 """
@@ -11,19 +11,13 @@ import struct
 
 _NEWLINK, _NEWADDR, _DELADDR, _NEWROUTE, _ERROR = 16, 20, 21, 24, 2
 _REQUEST, _ACK, _EXCL, _CREATE = 0x1, 0x4, 0x200, 0x400
-_HARDWARE, _IFNAME, _MASTER, _LINKINFO, _NET_NS_FD = 1, 3, 10, 18, 28
+_HARDWARE, _IFNAME, _LINK, _MASTER, _LINKINFO, _NET_NS_FD = 1, 3, 5, 10, 18, 28
 _INFO_KIND, _INFO_DATA, _VETH_INFO_PEER = 1, 2, 1
+_MACVLAN_MODE, _MACVLAN_BRIDGE, _BRIDGE_SNOOPING = 1, 4, 23
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
 _RTA_DST, _RTA_OIF, _RTA_PREFSRC = 1, 4, 7
 _TABLE_MAIN, _PROTO_BOOT, _SCOPE_LINK, _UNICAST = 254, 3, 253, 1
-_UP = 0x1
-
-BRIDGE = "pods"
-_BRIDGE_HARDWARE = bytes.fromhex("020000000001")
-"""A bridge without one of its own takes that of a pod, another whenever pods come and go, and those who knew the last
-one reach neither the API server nor addresses of services for half a minute."""
-
-INSIDE = "eth0"
+_UP, _NO_ARP = 0x1, 0x80
 
 
 class Netlink:
@@ -36,19 +30,25 @@ class Netlink:
     def close(self) -> None:
         self._socket.close()
 
-    def add_bridge(self, name: str) -> None:
-        own = _attribute(_IFNAME, _text(name)) + _attribute(_HARDWARE, _BRIDGE_HARDWARE)
-        self._link(_CREATE | _EXCL, 0, own + _nested(_LINKINFO, _kind("bridge")))
+    def add_bridge(self, name: str, hardware: bytes) -> None:
+        """It does not look for listeners to multicasts: nobody sends any, and the look delays every packet."""
+        self._add(name, _attribute(_HARDWARE, hardware), "bridge", _attribute(_BRIDGE_SNOOPING, b"\0"))
 
-    def add_veth(self, name: str, bridge: int, peer: str, namespace: int) -> None:
-        """`name` joins the bridge here and is up; its other end appears as `peer` in the namespace, down."""
-        far = _link_header(0, 0) + _attribute(_IFNAME, _text(peer)) + _attribute(_NET_NS_FD, _number(namespace))
-        info = _kind("veth") + _nested(_INFO_DATA, _attribute(_VETH_INFO_PEER, far))
-        near = _attribute(_IFNAME, _text(name)) + _attribute(_MASTER, _number(bridge))
-        self._link(_CREATE | _EXCL, _UP, near + _nested(_LINKINFO, info))
+    def add_veth(self, name: str, peer: str, *, bridge: int = 0, namespace: int | None = None) -> None:
+        """`name` joins the bridge, if there is one, and is up; the other end is `peer`, down, there or here."""
+        far = _link_header(0, 0) + _attribute(_IFNAME, _text(peer)) + _in(namespace)
+        near = _attribute(_MASTER, _number(bridge)) if bridge else b""
+        self._add(name, near, "veth", _attribute(_VETH_INFO_PEER, far), _UP)
 
-    def up(self, name: str) -> None:
-        self._link(0, _UP, b"", socket.if_nametoindex(name))
+    def add_macvlan(self, name: str, wire: int, *, hardware: bytes = b"", namespace: int | None = None) -> None:
+        """One more interface on the wire, for itself and those beside it; it is down."""
+        own = _attribute(_HARDWARE, hardware) if hardware else b""
+        mode = _attribute(_MACVLAN_MODE, _number(_MACVLAN_BRIDGE))
+        self._add(name, own + _attribute(_LINK, _number(wire)) + _in(namespace), "macvlan", mode)
+
+    def up(self, name: str, *, is_mute: bool = False) -> None:
+        """Who is mute does not say whose its machine's addresses are."""
+        self._link(0, _UP | _NO_ARP if is_mute else _UP, b"", socket.if_nametoindex(name))
 
     def add_address(self, name: str, address: str, prefix: int) -> None:
         self._ask(_NEWADDR, _CREATE | _EXCL, _address(name, address, prefix), f"address {address}")
@@ -63,6 +63,10 @@ class Netlink:
         body = struct.pack("BBBBBBBBI", *fields) + _attribute(_RTA_DST, socket.inet_aton(start))
         body += _attribute(_RTA_OIF, _number(socket.if_nametoindex(name)))
         self._ask(_NEWROUTE, _CREATE, body + _attribute(_RTA_PREFSRC, socket.inet_aton(source)), f"route {network}")
+
+    def _add(self, name: str, own: bytes, kind: str, data: bytes, state: int = 0) -> None:
+        info = _attribute(_INFO_KIND, _text(kind)) + _nested(_INFO_DATA, data)
+        self._link(_CREATE | _EXCL, state, _attribute(_IFNAME, _text(name)) + own + _nested(_LINKINFO, info))
 
     def _link(self, flags: int, state: int, attributes: bytes, index: int = 0) -> None:
         self._ask(_NEWLINK, flags, _link_header(index, state) + attributes, "link")
@@ -85,7 +89,11 @@ def _address(name: str, address: str, prefix: int) -> bytes:
 
 
 def _link_header(index: int, state: int) -> bytes:
-    return struct.pack("BxHiII", socket.AF_UNSPEC, 0, index, state, _UP if state else 0)
+    return struct.pack("BxHiII", socket.AF_UNSPEC, 0, index, state, state)
+
+
+def _in(namespace: int | None) -> bytes:
+    return b"" if namespace is None else _attribute(_NET_NS_FD, _number(namespace))
 
 
 def _attribute(kind: int, value: bytes) -> bytes:
@@ -96,69 +104,9 @@ def _nested(kind: int, value: bytes) -> bytes:
     return _attribute(kind | 0x8000, value)
 
 
-def _kind(name: str) -> bytes:
-    return _attribute(_INFO_KIND, _text(name))
-
-
 def _text(value: str) -> bytes:
     return value.encode() + b"\0"
 
 
 def _number(value: int) -> bytes:
     return struct.pack("I", value)
-
-
-def set_up_cluster(link: Netlink, address: str, prefix: int, services: str, door: str) -> int:
-    """In a fresh network namespace: the loopback and the bridge, which is also how we reach the pods. Its index.
-
-    `door` is the one address of the network of services that is ours: the API server's.
-    """
-    prepare()
-    link.up("lo")
-    _pass_filters_by()
-    link.add_bridge(BRIDGE)
-    link.add_address(BRIDGE, address, prefix)
-    link.add_address(BRIDGE, door, 32)
-    link.up(BRIDGE)
-    link.add_route(BRIDGE, services, address)
-    return socket.if_nametoindex(BRIDGE)
-
-
-def _pass_filters_by() -> None:
-    """Where the kernel shows bridged packets to the machine's packet filters, which are empty here, ranks need not wait
-    for that."""
-    for family in ("iptables", "ip6tables", "arptables"):
-        _write(f"/proc/sys/net/bridge/bridge-nf-call-{family}", "0")
-
-
-def prepare() -> None:
-    """In a fresh namespace, before it has an interface.
-
-    IPv6 stays off outside the loopback: nobody would route it, and link-local addresses mislead rendezvous code. Low
-    ports are open to every user, as container runtimes have it.
-    """
-    _write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")
-    _write("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0")
-
-
-def set_up_pod(address: str, prefix: int, services: str) -> None:
-    """No default route: a look-up of an unknown name must fail at once instead of waiting for a server out of reach.
-
-    Addresses of services are neighbours, for they are the bridge's.
-    """
-    link = Netlink()
-    try:
-        link.up("lo")
-        link.add_address(INSIDE, address, prefix)
-        link.up(INSIDE)
-        link.add_route(INSIDE, services, address)
-    finally:
-        link.close()
-
-
-def _write(path: str, value: str) -> None:
-    try:
-        with open(path, "w") as file:
-            file.write(value)
-    except OSError:
-        return  # a kernel without it, or a read-only /proc/sys: the pod works without

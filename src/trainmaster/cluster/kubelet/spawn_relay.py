@@ -1,7 +1,7 @@
 """Carries connections to the address of a service to the pod behind it. Runs inside the helper of `spawn`.
 
-A process per service accepts in the cluster's own network, on the bridge, and connects to the pod; the kernel moves the
-bytes. It listens only while the pod does: who comes too early is refused, as on a cluster, and knows to try again.
+A process per service accepts in the cluster's own network and connects to the pod; the kernel moves the bytes. It
+listens only while the pod does: who comes too early is refused, as on a cluster, and knows to try again.
 """
 
 from __future__ import annotations
