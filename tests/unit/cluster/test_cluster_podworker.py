@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
@@ -226,6 +227,31 @@ def test_an_oom_kill_is_read_from_the_group(tmp_path: Path, file: str, text: str
     assert not group.was_oom_killed()
     (group.directories["memory"] / file).write_text(text)
     assert group.was_oom_killed()
+
+
+def test_limits_are_set_below_the_nearest_group_that_passes_them_on(tmp_path: Path) -> None:
+    """As for a user of a desktop: a group with processes in it takes no limits below it, the one above may."""
+    proc = a_cgroup_tree(tmp_path, version=2)
+    (proc / "cgroup").write_text("0::/user/app/terminal\n")
+    terminal = tmp_path / "cgroup" / "user" / "app" / "terminal"
+    (terminal / "cgroup.subtree_control").mkdir(parents=True)  # writing there fails, as in the kernel
+
+    cgroups = Cgroups.make("ours", never, proc)
+
+    assert cgroups.directories == [terminal.parent / "ours"]
+
+
+def test_a_group_that_processes_may_not_leave_for_ours_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proc = a_cgroup_tree(tmp_path, version=2)
+    theirs = tmp_path / "cgroup" / "mine" / "cgroup.procs"
+    theirs.touch()
+    monkeypatch.setattr(os, "access", lambda path, mode: path != theirs)
+
+    cgroups = Cgroups.make("ours", never, proc)
+
+    assert cgroups.directories == [tmp_path / "cgroup" / "ours"]
 
 
 def test_a_process_without_the_right_has_no_limits(tmp_path: Path) -> None:

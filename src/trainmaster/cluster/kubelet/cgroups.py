@@ -1,7 +1,9 @@
-"""Limits of memory and CPU by control groups, version 1 or 2, where this process may make groups below its own.
+"""Limits of memory and CPU by control groups, version 1 or 2, where this process may make groups near its own.
 
-Without that right (an ordinary user on most machines) limits are not enforced; `Cgroups.can_limit` says so and the
-kubelet tells it once. Limits on address space are no substitute: training frameworks reserve far more than they use.
+Version 2 takes limits only below groups that hold no processes, as ours does: there it is the nearest one above it that
+is ours to write to, as a desktop's are. Without one (an ordinary user on a server) limits are not enforced;
+`Cgroups.can_limit` says so and the kubelet tells it once. Limits on address space are no substitute: training
+frameworks reserve far more than they use.
 """
 
 from __future__ import annotations
@@ -132,15 +134,20 @@ def _set_limit(directory: Path, controller: str, limit: float) -> None:
 
 
 def _candidates(proc: Path, controller: str) -> list[Path]:
-    """Directories below which a group could be made: our own group, then the root of its hierarchy."""
+    """Directories below which a group could be made: our own group, then those above it, whose limits hold for us."""
     own = _own_groups(proc)
     found: list[Path] = []
     for mount, kind, options in _mounts(proc):
         if kind == "cgroup" and controller in options:
-            found += [mount / own.get(controller, "/").lstrip("/"), mount]
+            found += _upwards(mount, own.get(controller, "/"))
         elif kind == "cgroup2" and controller in _read(mount / "cgroup.controllers").split():
-            found += [mount / own.get("", "/").lstrip("/"), mount]
+            found += _upwards(mount, own.get("", "/"))
     return found
+
+
+def _upwards(mount: Path, own: str) -> list[Path]:
+    inside = Path(own.lstrip("/"))
+    return [mount / above for above in (inside, *inside.parents)]
 
 
 def _own_groups(proc: Path) -> dict[str, str]:
@@ -161,7 +168,10 @@ def _mounts(proc: Path) -> list[tuple[Path, str, list[str]]]:
 
 
 def _make_parent(directory: Path, controller: str) -> bool:
-    """Whether it is there, and able to pass the controller on to its children."""
+    """Whether it is there, able to pass the controller on to its children, and open to processes of ours."""
+    procs = directory.parent / "cgroup.procs"  # version 2 asks the group that is above both where one was and will be
+    if procs.exists() and not os.access(procs, os.W_OK):
+        return False
     try:
         directory.mkdir(exist_ok=True)
         for above in (directory.parent, directory):
