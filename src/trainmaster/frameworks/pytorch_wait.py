@@ -5,6 +5,9 @@ wait in the worker's own image, for half an hour at most, until the master's nam
 an address. We do not try its port: a connection that comes and goes is one that the master's program has to cope with,
 and not every program does. torch itself retries a port that is not open yet. Should the image have no Python, the wait
 is skipped. What is waited for is said after five seconds, then once a minute: more would drown why it does not come.
+
+The wait may use what its container may. That costs nothing, for a pod needs the larger of the two; with less, Python is
+throttled for a third of a second before it can look for the first time, and a Guaranteed pod would not be one.
 """
 
 from __future__ import annotations
@@ -30,7 +33,8 @@ for second in range(1800):
 sys.exit("the master has had no address for half an hour")
 """
 
-_IN_OWN_IMAGE = 'python=$(command -v python3 || command -v python) || exit 0; exec "$python" -c "$0" "$@"'
+_IN_OWN_IMAGE = 'python=$(command -v python3 || command -v python) || exit 0; exec "$python" -E -S -c "$0" "$@"'
+_SHARED = ("cpu", "memory")
 
 _IN_FOREIGN_IMAGE = """\
 - name: init-pytorch
@@ -71,7 +75,15 @@ def _in_own_image(pod: Json, member: Member) -> Json:
         "image": own.get("image", ""),
         **pull,
         "command": ["sh", "-c", _IN_OWN_IMAGE, _WAIT, member.job.host("Master")],
-        "resources": {"limits": {"cpu": "100m", "memory": "64Mi"}, "requests": {"cpu": "50m", "memory": "16Mi"}},
+        "resources": _as_much_as(own),
+    }
+
+
+def _as_much_as(own: Json) -> Json:
+    return {
+        which: {name: amount for name, amount in amounts.items() if name in _SHARED}
+        for which, amounts in (own.get("resources") or {}).items()
+        if which in ("limits", "requests") and amounts
     }
 
 

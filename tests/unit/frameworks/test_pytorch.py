@@ -281,10 +281,31 @@ def test_a_worker_waits_in_its_own_image_by_default() -> None:
     assert (wait["name"], wait["image"], wait["imagePullPolicy"]) == ("init-pytorch", "example/train:7", "Always")
     assert wait["command"][:2] == ["sh", "-c"]
     assert wait["command"][-1] == "j-master-0"
-    assert wait["resources"] == {
-        "limits": {"cpu": "100m", "memory": "64Mi"},
-        "requests": {"cpu": "50m", "memory": "16Mi"},
-    }
+
+
+@pytest.mark.parametrize(
+    ("given", "waits_with"),
+    [
+        pytest.param({}, {}, id="nothing said"),
+        pytest.param(
+            {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "2", "memory": "1Gi"}},
+            {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "2", "memory": "1Gi"}},
+            id="guaranteed",
+        ),
+        pytest.param({"requests": {"cpu": "1"}, "limits": None}, {"requests": {"cpu": "1"}}, id="requests alone"),
+        pytest.param(
+            {"limits": {"nvidia.com/gpu": 8, "memory": "1Gi"}, "claims": [{"name": "card"}]},
+            {"limits": {"memory": "1Gi"}},
+            id="no GPU",
+        ),
+    ],
+)
+def test_the_wait_may_use_what_its_container_may(given: Any, waits_with: Any) -> None:
+    scene = with_master(1).role("Worker", 1, containers=[{"name": "pytorch", "image": "i", "resources": given}])
+
+    (wait,) = waits_of(scene, "worker-0")
+
+    assert wait["resources"] == waits_with
 
 
 def test_the_program_that_waits_is_python() -> None:
