@@ -65,7 +65,8 @@ class Connections:
         self._dial = dial
         self._proxy = Address.of(proxy) if proxy else None
         self._server_name = server_name or self._server.host
-        self._free: dict[Connection, tuple[ssl.SSLContext | None, float]] = {}
+        self._free: dict[Connection, tuple[ssl.SSLContext | None, float]] = {}  # since when, the longest first
+        self._clearing: asyncio.TimerHandle | None = None
         self._all: set[Connection] = set()
 
     async def send(
@@ -88,6 +89,8 @@ class Connections:
         return await connection.exchange(request), connection
 
     async def close(self) -> None:
+        if self._clearing is not None:
+            self._clearing.cancel()
         for connection in [*self._all]:
             connection.abort()
         for connection in [*self._all]:
@@ -96,23 +99,35 @@ class Connections:
 
     def _take(self, tls: ssl.SSLContext | None) -> Connection | None:
         """The one used last: those beyond what is needed grow old and go."""
-        oldest = asyncio.get_running_loop().time() - KEPT
-        for connection, (context, since) in reversed([*self._free.items()]):
-            if not connection.is_open or since < oldest:
-                del self._free[connection]
-                connection.abort()
-            elif context is tls:
+        self._clear()
+        for connection, (context, _) in reversed([*self._free.items()]):
+            if context is tls and connection.is_open:
                 del self._free[connection]
                 return connection
         return None
 
-    async def _open(self, tls: ssl.SSLContext | None) -> Connection:
+    def _keep(self, connection: Connection, tls: ssl.SSLContext | None) -> None:
         loop = asyncio.get_running_loop()
+        self._free[connection] = (tls, loop.time())
+        if self._clearing is None:
+            self._clearing = loop.call_later(KEPT, self._clear_later)
 
-        def on_idle(connection: Connection) -> None:
-            self._free[connection] = (tls, loop.time())
+    def _clear_later(self) -> None:
+        """Also where nobody asks for anything any more."""
+        self._clear()
+        loop, first = asyncio.get_running_loop(), next(iter(self._free.values()), None)
+        self._clearing = loop.call_at(first[1] + KEPT, self._clear_later) if first is not None else None
 
-        connection = Connection(on_idle)
+    def _clear(self) -> None:
+        oldest = asyncio.get_running_loop().time() - KEPT
+        for connection, (_, since) in [*self._free.items()]:
+            if since > oldest:
+                break
+            del self._free[connection]
+            connection.abort()
+
+    async def _open(self, tls: ssl.SSLContext | None) -> Connection:
+        connection = Connection(lambda connection: self._keep(connection, tls))
         try:
             if self._dial is not None:
                 await self._dial(connection)

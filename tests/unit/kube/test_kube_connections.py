@@ -24,15 +24,18 @@ class Server:
 
     def __init__(self, answers: int = 1000) -> None:
         self.answers, self.connections, self.requests = answers, 0, list[bytes]()
+        self.open = 0
         self.port = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        self.open += 1
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             for _ in range(self.answers):
                 self.requests.append(await reader.readuntil(b"\r\n\r\n"))
                 writer.write(ANSWER)
             await reader.readuntil(b"\r\n\r\n")
+        self.open -= 1
 
 
 @contextlib.asynccontextmanager
@@ -101,6 +104,36 @@ def test_a_connection_that_was_idle_for_long_is_not_used_again():
             await ask(connections)
 
         assert server.connections == 2
+
+    run(main())
+
+
+def test_connections_that_are_no_longer_needed_are_closed_though_another_is_in_use():
+    async def main():
+        server = Server()
+        async with serving(server.serve) as port, reaching(port) as connections:
+            async with asyncio.TaskGroup() as group:
+                for number in range(3):
+                    group.create_task(ask(connections), name=f"{number}")
+            assert server.open == 3
+
+            for _ in range(4):
+                await asyncio.sleep(KEPT / 3)
+                await ask(connections)
+
+            assert (server.connections, server.open) == (3, 1)
+
+    run(main())
+
+
+def test_free_connections_are_closed_when_nobody_asks_any_more():
+    async def main():
+        server = Server()
+        async with serving(server.serve) as port, reaching(port) as connections:
+            await ask(connections)
+            await asyncio.sleep(KEPT + 1)
+
+            assert server.open == 0
 
     run(main())
 
