@@ -20,6 +20,7 @@ from trainmaster.testing.operation import (
     set_phases,
     submit,
 )
+from trainmaster.testing.scene import a_job
 
 FAULTS = {
     "not served yet": Fault(404),
@@ -264,3 +265,27 @@ def test_pods_that_an_older_operator_labelled_otherwise_are_taken_over_as_they_a
 
     assert all(pod["spec"] == {"old": True} for pod in api.objects(PODS))
     assert conditions_of(api, job)[-1] == ("Succeeded", "True")
+
+
+def test_a_large_job_whose_pods_are_not_answered_for_does_not_keep_others_of_its_kind_from_starting(monkeypatch):
+    api = an_api()
+    large = a_job("PyTorchJob", "large").role("Master").role("Worker", 99).manifest
+    small = a_job("PyTorchJob", "small").role("Master").manifest
+    answered = api.send
+
+    async def send(request):
+        if request.method == "POST" and b'"large-worker-' in request.body:
+            await asyncio.Event().wait()
+        return await answered(request)
+
+    monkeypatch.setattr(api, "send", send)
+
+    async def main():
+        async with operating(api):
+            submit(api, large)
+            await passing(1)
+            submit(api, small)
+            await passing(1)
+            return [pod["metadata"]["name"] for pod in api.objects(PODS)]
+
+    assert "small-master-0" in clock.run(main())

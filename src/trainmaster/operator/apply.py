@@ -34,8 +34,9 @@ from trainmaster.operator.observe import World
 IN_FLIGHT = 32
 """Actions under way at once, over all jobs of a kind: each holds a connection, and a connection 300 KB."""
 
-IN_FLIGHT_OF_ONE = 32
-"""The same of one job: what others ask for waits behind these, and not behind the thousand replicas of a large one."""
+IN_FLIGHT_OF_ONE = 24
+"""The same of one job: what others ask for waits neither behind the thousand replicas of a large one, nor for a server
+that does not answer it, as where a webhook of its namespace hangs."""
 
 STANDS_STILL = "Error updating status: {}. Nothing more is done for this job until that field is corrected"
 """A server checks the whole object when its status is written. A job that an older operator accepted may not pass."""
