@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import yaml
 
+import trainmaster.cli.fast_import  # noqa: F401  # before the cluster is imported
 from trainmaster import frameworks
 from trainmaster.api.framework import Framework
 from trainmaster.cli.connection import Failure
