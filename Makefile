@@ -5,10 +5,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 CORPUS ?= ../shared/corpus
+KUBECTLS ?= kubectl-1_20 kubectl-1_32
 WORKERS := $(shell echo $$(($$(nproc) + 1)))# many tests wait for something: one more than there are cores
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check unit test-corpus e2e e2e-light test-kubernetes test-faults e2e-node bench generate golden clean
+.PHONY: help demo test check unit test-corpus e2e e2e-light test-kubectl test-kubernetes test-faults e2e-node bench generate golden clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -56,6 +57,12 @@ e2e-light: $(STAMP) ## The same with those frameworks that are installed in a mi
 
 test-kubernetes: $(STAMP) ## Run jobs of every kind on a real control plane (built once, or from KUBEBUILDER_ASSETS)
 	$(BIN)/python -m pytest tests/kubernetes tests/suite --server kubernetes --ignore-glob='*/test_faults_*'
+
+test-kubectl: $(STAMP) ## Stock kubectl of several releases on the embedded cluster
+	@for release in $(KUBECTLS); do \
+	  kubectl=$$($(BIN)/python -m tools.kubectl $$release) && echo "$$release" && \
+	  KUBECTL=$$kubectl $(BIN)/python -m pytest tests/integration/test_cluster*_kubectl.py || exit 1; \
+	done
 
 test-faults: $(STAMP) ## Kill operators, API servers, watches and clocks on a real control plane (a quarter of an hour)
 	$(BIN)/python -m pytest tests/kubernetes/test_faults_*.py

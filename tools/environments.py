@@ -73,11 +73,15 @@ class Recipe:
     debian: tuple[str, ...] = ()
     """Debian packages, unpacked inside the environment."""
 
+    suite: str = ""
+    """Of which Debian they are; empty: of this machine's."""
+
     build: tuple[str, ...] = ()
     """What is done last, by name: `horovod==0.28.1` is the build horovod of that version."""
 
     def __add__(self, other: Recipe) -> Recipe:
-        return Recipe(self.pip + other.pip, self.debian + other.debian, self.build + other.build)
+        suite = other.suite or self.suite
+        return Recipe(self.pip + other.pip, self.debian + other.debian, suite, self.build + other.build)
 
 
 def environment(name: str) -> Path:
@@ -96,7 +100,8 @@ def is_whole(directory: Path) -> bool:
 def location(name: str) -> Path:
     made_of = recipe(name)
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    lines = [version, *made_of.pip, *made_of.debian, *made_of.build]
+    suite = [made_of.suite] if made_of.suite else []
+    lines = [version, *made_of.pip, *made_of.debian, *suite, *made_of.build]
     digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return root / "trainmaster" / "envs" / f"{name}-{digest}"
@@ -121,8 +126,10 @@ def _parsed(name: str, entry: object) -> Recipe:
     fields = dict(entry)
     base = recipe(fields.pop("extends")) if "extends" in fields else Recipe()
     if unknown := fields.keys() - Recipe.__dataclass_fields__.keys():
-        raise Unavailable(f"{RECIPES}: {name}.{min(unknown)} is not known; there are extends, pip, debian and build")
-    return base + Recipe(**{key: tuple(lines) for key, lines in fields.items()})
+        known = "extends, pip, debian, suite and build"
+        raise Unavailable(f"{RECIPES}: {name}.{min(unknown)} is not known; there are {known}")
+    suite = str(fields.pop("suite", ""))
+    return base + Recipe(suite=suite, **{key: tuple(lines) for key, lines in fields.items()})
 
 
 @contextmanager
@@ -150,7 +157,7 @@ def _make(name: str, directory: Path) -> None:
     tell(f"{name}: installing {', '.join(parts)} in {directory} …")
     _install(name, made_of.pip, directory)
     if made_of.debian:
-        environments_debian.unpack(name, made_of.debian, directory)
+        environments_debian.unpack(name, made_of.debian, directory, made_of.suite)
     for build, wanted in builds:
         build.make(name, directory, wanted)
     (directory / _WHOLE).touch()

@@ -6,6 +6,7 @@ Nothing here needs root, and nothing outside the environment is written.
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,13 +15,20 @@ from tools.environments_step import Unavailable, run, tell
 
 TREE = "debian"
 NEEDS = ("apt-get", "dpkg-deb")
+SOURCES = Path("/etc/apt/sources.list.d/debian.sources")
 
 
-def unpack(name: str, packages: Sequence[str], directory: Path) -> None:
-    """Puts the packages' files under `debian/` in the environment; `package=version*` pins one."""
+def unpack(name: str, packages: Sequence[str], directory: Path, suite: str = "") -> None:
+    """Puts the packages' files under `debian/` in the environment; `package=version*` pins one.
+
+    They are of that suite, whatever Debian this machine is.
+    """
     spool = directory / "packages"
     spool.mkdir()
-    _fetch(name, packages, spool)
+    if suite:
+        _fetch_with_lists(name, packages, spool, _sources_of(name, suite, spool))
+    else:
+        _fetch(name, packages, spool)
     for package in sorted(spool.glob("*.deb")):
         run(name, ["dpkg-deb", "--extract", str(package), str(directory / TREE)])
     shutil.rmtree(spool)
@@ -37,11 +45,29 @@ def _fetch(name: str, packages: Sequence[str], spool: Path) -> None:
         run(name, [*_apt(), "download", *packages], folder=spool)
     except Unavailable:
         tell(f"{name}: the package lists of this machine do not have all of these; fetching newer ones …")
-        state = spool / "apt"
-        (state / "lists" / "partial").mkdir(parents=True)
-        options = [f"Dir::State::Lists={state / 'lists'}", f"Dir::Cache={state}", "Acquire::Languages=none"]
-        run(name, [*_apt(*options), "update"], folder=spool)
-        run(name, [*_apt(*options), "download", *packages], folder=spool)
+        _fetch_with_lists(name, packages, spool, ())
+
+
+def _fetch_with_lists(name: str, packages: Sequence[str], spool: Path, sources: Sequence[str]) -> None:
+    state = spool / "apt"
+    (state / "lists" / "partial").mkdir(parents=True)
+    options = [f"Dir::State::Lists={state / 'lists'}", f"Dir::Cache={state}", "Acquire::Languages=none", *sources]
+    run(name, [*_apt(*options), "update"], folder=spool)
+    run(name, [*_apt(*options), "download", *packages], folder=spool)
+
+
+def _sources_of(name: str, suite: str, spool: Path) -> Sequence[str]:
+    """apt's settings for that suite of the archive from which this machine has its own."""
+    try:
+        archive = SOURCES.read_text().split("\n\n")[0]
+    except OSError as error:
+        raise Unavailable(
+            f"the environment {name} is made of packages of Debian's {suite}, which only a Debian can fetch: {error}"
+        ) from error
+    parts = spool / "sources"
+    parts.mkdir()
+    (parts / "debian.sources").write_text(re.sub(r"(?m)^Suites:.*$", f"Suites: {suite}", archive) + "\n")
+    return ["Dir::Etc::SourceList=/dev/null", f"Dir::Etc::SourceParts={parts}"]
 
 
 def _apt(*options: str) -> list[str]:

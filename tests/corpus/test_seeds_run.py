@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.integration.bed import Bed, Json, bed, holding
+from tools import kubectl as stock
 
 from trainmaster.cli.embedded import EmbeddedOptions
 from trainmaster.objects.resource import EVENTS, PODS
@@ -123,9 +124,9 @@ def trainmaster(*words: object) -> subprocess.CompletedProcess[str]:
 
 
 def kubectl(*words: object) -> subprocess.CompletedProcess[str]:
-    found = os.environ.get("KUBECTL") or shutil.which("kubectl")
-    assert found, "kubectl is needed: put it on the PATH, or set KUBECTL"
-    return subprocess.run([found, *map(str, words)], capture_output=True, text=True, timeout=PATIENCE, check=True)
+    return subprocess.run(
+        [stock.kubectl(), *map(str, words)], capture_output=True, text=True, timeout=PATIENCE, check=True
+    )
 
 
 def run(seed: Seed, *words: object) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from typing import Any, Literal
 import pytest
 import yaml
 from tests.integration.bed import MARK, Bed, Json, bed, container_of, processes, wait_for_end
+from tools import kubectl as stock
 from tools.environments import environment
 
 from trainmaster.cli.embedded import EmbeddedOptions
@@ -109,11 +109,9 @@ def logs(cluster: Bed, name: str) -> str:
 
 def shown(home: Path, name: str) -> list[list[str]]:
     """What users see of the job: with kubectl, and with us."""
-    kubectl = os.environ.get("KUBECTL") or shutil.which("kubectl")
-    assert kubectl, "kubectl is needed: put it on the PATH, or set KUBECTL"
     config = f"--kubeconfig={home / 'cluster' / 'kubeconfig'}"
     tables = []
-    for program in ([kubectl], [sys.executable, "-m", "trainmaster"]):
+    for program in ([stock.kubectl()], [sys.executable, "-m", "trainmaster"]):
         command = [*program, "get", "pdj", name, config]
         table = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
         tables.append([" ".join(line.split()) for line in table.splitlines()])

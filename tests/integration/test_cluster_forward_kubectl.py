@@ -8,10 +8,12 @@ import ssl
 
 import pytest
 import trustme
+from tools import kubectl as stock
 
 from trainmaster.testing.streambed import SPDY, WEBSOCKET, Kubectl, StreamBed
 
 MEGABYTES = 12
+FIRST_WITH_WEBSOCKETS = 31
 both_protocols = pytest.mark.parametrize(
     "protocol", [pytest.param(WEBSOCKET, id="websocket"), pytest.param(SPDY, id="spdy")]
 )
@@ -22,7 +24,7 @@ async def a_bed(home, protocol):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
     async with StreamBed().serving(context) as bed:
-        yield bed, Kubectl(bed.port, home, protocol)
+        yield bed, Kubectl(stock.kubectl(), bed.port, home, protocol)
 
 
 @contextlib.asynccontextmanager
@@ -89,14 +91,14 @@ async def exchange_all(home, protocol, handle, payloads):
 
 
 @both_protocols
-def test_kubectl_uses_the_protocol_it_was_told(tmp_path, protocol):
+def test_kubectl_uses_the_protocol_it_was_told_and_old_ones_the_one_they_know(tmp_path, protocol):
     async def main():
         async with a_bed(tmp_path, protocol) as (bed, kubectl), a_server(echo) as port:
             await kubectl.run("exec", "trainer", "--", "true")
             async with forwarding(kubectl, port):
                 return list(bed.upgrades)
 
-    expected = "websocket" if protocol is WEBSOCKET else "SPDY/3.1"
+    expected = "websocket" if protocol is WEBSOCKET and stock.minor_version() >= FIRST_WITH_WEBSOCKETS else "SPDY/3.1"
     assert asyncio.run(main()) == [expected, expected]
 
 

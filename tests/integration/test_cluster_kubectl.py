@@ -1,4 +1,4 @@
-"""Stock kubectl against the embedded API server. Set KUBECTL to try another release than the one on the PATH."""
+"""Stock kubectl against the embedded API server. `make test-kubectl` tries several releases; KUBECTL names another."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import re
-import shutil
 import subprocess
 import threading
 import time
@@ -17,6 +16,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tools import kubectl as stock
 
 from trainmaster.cluster.registry.registry import Registry
 from trainmaster.cluster.server import auth
@@ -150,15 +150,12 @@ async def serve(directory: Path, started: threading.Event, told: dict[str, Any])
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
-    binary = shutil.which(os.environ.get("KUBECTL", "kubectl"))
-    if binary is None:
-        pytest.fail("these tests need kubectl on the PATH, 1.20 or later")
     directory = tmp_path_factory.mktemp("cluster")
     started, told = threading.Event(), dict[str, Any]()
     thread = threading.Thread(target=lambda: asyncio.run(serve(directory, started, told)), name="cluster")
     thread.start()
     assert started.wait(20)
-    yield Kubectl(binary, directory / "kubeconfig", directory)
+    yield Kubectl(stock.kubectl(), directory / "kubeconfig", directory)
     told["loop"].call_soon_threadsafe(told["stop"])
     thread.join(20)
     assert not thread.is_alive()

@@ -13,6 +13,7 @@ import termios
 
 import pytest
 import trustme
+from tools import kubectl as stock
 
 from trainmaster.testing.localruntime import LocalSession
 from trainmaster.testing.streambed import SPDY, WEBSOCKET, Kubectl, StreamBed, a_pod
@@ -28,7 +29,7 @@ async def a_bed(home, protocol, tty=False):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
     async with StreamBed(pod=a_pod(tty=tty)).serving(context) as bed:
-        yield bed, Kubectl(bed.port, home, protocol)
+        yield bed, Kubectl(stock.kubectl(), bed.port, home, protocol)
 
 
 @both_protocols

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.integration.bed import CONFIG, IMAGE, MARK, Bed, Json, bed, processes
+from tools import kubectl as stock
 
 from trainmaster.cli.embedded import EmbeddedOptions
 from trainmaster.objects.resource import CONFIG_MAPS, PODS
@@ -112,9 +112,7 @@ def reaching(cluster: Bed, name: str, phase: str) -> Json:
 
 
 def kubectl(home: Path, *words: str) -> str:
-    found = os.environ.get("KUBECTL") or shutil.which("kubectl")
-    assert found, "kubectl is needed: put it on the PATH, or set KUBECTL"
-    command = [found, f"--kubeconfig={home / 'kubeconfig'}", *words]
+    command = [stock.kubectl(), f"--kubeconfig={home / 'kubeconfig'}", *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
 
 

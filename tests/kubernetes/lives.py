@@ -153,7 +153,21 @@ class Life:
         uid = job["metadata"]["uid"]
         await insist(lambda: self._client.delete(self._resource, self.name, "default", uid=uid))
         await self._until(lambda: self._mirror.get(self._resource, self.name) is None, "being gone")
-        await self._until(lambda: not any(self._named(own) for own in OWN), "its objects to be gone")
+        try:
+            await self._until(lambda: not any(self._named(own) for own in OWN), "its objects to be gone")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; its uid was {uid}, and there are {await self._left()}") from None
+
+    async def _left(self) -> str:
+        """What the server has, and what we have heard of it: who has not heard of its end may be a collector, or we."""
+        told = {}
+        for own in OWN:
+            for heard in self._mirror.named(own, self.name).values():
+                name = heard["metadata"]["name"]
+                page = await self._client.list(own, "default", field_selector=f"metadata.name={name}")
+                held = [item["metadata"] for item in page.items]
+                told[f"{own.plural}/{name}"] = {"server": held, "heard": heard["metadata"]}
+        return json.dumps(told)
 
     def picture(self) -> Picture:
         """Without names of its own, uids and times."""

@@ -1,7 +1,6 @@
 """Our CRDs over those that other operators have left, on a real server: accepted, and no job loses anything."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -9,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import pytest
+from tools import kubectl as stock
 from tools.kubernetes.controlplane import control_plane
 
 from trainmaster import frameworks
@@ -132,7 +132,7 @@ def _definition(old):
 class Kubectl:
     def __init__(self, plane):
         self.kubeconfig = str(plane.kubeconfig)
-        self._command = [os.environ.get("KUBECTL", "kubectl"), "--kubeconfig", self.kubeconfig]
+        self._command = [stock.kubectl(), "--kubeconfig", self.kubeconfig]
 
     def __call__(self, *arguments, send=None):
         text = json.dumps(send) if send is not None else None

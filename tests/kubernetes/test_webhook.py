@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import shutil
 import socket
 import subprocess
 import threading
@@ -12,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 from tests.kubernetes.installed import NAMESPACE, PLURALS, SECRETS, Recording, connected, token_of_operator
+from tools import kubectl as stock
 
 from trainmaster import frameworks
 from trainmaster.kube import config as kubeconfig
@@ -27,7 +27,6 @@ from trainmaster.testing.jobs import KINDS, a_small
 from trainmaster.testing.scene import a_job
 
 PATIENCE = 60.0
-KUBECTL = shutil.which("kubectl") or "kubectl"
 PLURALS = {**PLURALS, "Secret": SECRETS, VALIDATING.kind: VALIDATING, MUTATING.kind: MUTATING}
 
 
@@ -202,7 +201,7 @@ def api(plane, replica):
 
 def kubectl(plane, job, *words):
     return subprocess.run(
-        [KUBECTL, f"--kubeconfig={plane.kubeconfig}", *words],
+        [stock.kubectl(), f"--kubeconfig={plane.kubeconfig}", *words],
         input=json.dumps(job),
         capture_output=True,
         text=True,

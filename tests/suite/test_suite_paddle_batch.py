@@ -6,12 +6,13 @@ import subprocess
 import pytest
 from tests.suite.cluster import named, resource_of
 from tests.unit.frameworks.paddle_jobs import a_paddle
+from tools import kubectl as stock
 
 from trainmaster.objects.resource import CONFIG_MAPS, PODS
 
 
 async def table(cluster, job):
-    command = ["kubectl", f"--kubeconfig={cluster.server.kubeconfig}", "get", "pdj", named(job)]
+    command = [stock.kubectl(), f"--kubeconfig={cluster.server.kubeconfig}", "get", "pdj", named(job)]
     shown = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True)
     heading, line = shown.stdout.splitlines()
     return heading.split(), line.split()[:-1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import ssl
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -105,6 +104,7 @@ class StreamBed:
 class Kubectl:
     """The stock client, pointed at a server and kept out of the user's own settings."""
 
+    program: str
     port: int
     home: Path
     env: Mapping[str, str]
@@ -112,13 +112,11 @@ class Kubectl:
     async def start(self, *arguments: str, **options: Any) -> Process:
         config = self.home / "kubeconfig"
         config.touch()
-        program = shutil.which("kubectl")
-        assert program is not None, "these tests need kubectl"
         # Without a token kubectl asks for a user name on its standard input.
         where = (f"--server=https://127.0.0.1:{self.port}", "--insecure-skip-tls-verify", "--token=any")
         env = {"PATH": "/usr/bin:/bin", "HOME": str(self.home), "KUBECONFIG": str(config), **self.env}
         pipes = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE, **options}
-        return await asyncio.create_subprocess_exec(program, *where, *arguments, env=env, **pipes)
+        return await asyncio.create_subprocess_exec(self.program, *where, *arguments, env=env, **pipes)
 
     async def run(self, *arguments: str, stdin: bytes = b"") -> tuple[int | None, bytes, str]:
         """(exit code, stdout, stderr)"""

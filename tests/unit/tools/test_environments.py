@@ -112,7 +112,7 @@ def test_what_pip_does_not_have_comes_after_it_in_the_order_of_the_recipe(made, 
     build = environments.Build(lambda name, directory, wanted: steps.append(wanted))
     monkeypatch.setattr(environments, "BUILDS", {"arranged": build, "compiled": build})
     monkeypatch.setattr(environments_debian, "NEEDS", ())
-    monkeypatch.setattr(environments_debian, "unpack", lambda name, packages, directory: steps.append(packages))
+    monkeypatch.setattr(environments_debian, "unpack", lambda name, packages, directory, suite: steps.append(packages))
 
     directory = environments.environment("whole")
 
@@ -124,6 +124,7 @@ def test_what_pip_does_not_have_comes_after_it_in_the_order_of_the_recipe(made, 
     "changed",
     [
         pytest.param('debian = ["mpi=5.*"]\nbuild = ["openmpi"]', id="debian"),
+        pytest.param('debian = ["mpi=4.*"]\nsuite = "sid"\nbuild = ["openmpi"]', id="suite"),
         pytest.param('debian = ["mpi=4.*"]\nbuild = ["openmpi", "horovod==2"]', id="build"),
     ],
 )

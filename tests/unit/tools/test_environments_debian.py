@@ -16,10 +16,14 @@ class Apt:
     def __init__(self, has_lists: bool) -> None:
         self.has_lists = has_lists
         self.commands: list[str] = []
+        self.sources = ""
 
     def run(self, name: str, command: Sequence[str], *, folder: Path | None = None) -> None:
         verb = next(word for word in command if word in ("download", "update", "--extract"))
         self.commands.append(verb)
+        for word in command:
+            if word.startswith("Dir::Etc::SourceParts="):
+                self.sources = (Path(word.partition("=")[2]) / "debian.sources").read_text()
         if verb == "--extract":
             (Path(command[-1]) / "usr" / "lib" / "x86_64-linux-gnu").mkdir(parents=True, exist_ok=True)
         if verb == "download":
@@ -46,3 +50,24 @@ def test_packages_are_unpacked_inside_the_environment(monkeypatch, tmp_path, has
     assert apt.commands == commands
     assert [path.name for path in tmp_path.iterdir()] == ["debian"]
     assert environments_debian.libraries(tmp_path) == tmp_path / "debian" / "usr" / "lib" / "x86_64-linux-gnu"
+
+
+def test_packages_of_another_suite_come_from_the_archive_of_this_machine(monkeypatch, tmp_path):
+    apt = Apt(has_lists=True)
+    monkeypatch.setattr(environments_debian, "run", apt.run)
+    monkeypatch.setattr(environments_debian, "SOURCES", tmp_path / "debian.sources")
+    first = "Types: deb\nURIs: http://archive.example/debian\nSuites: bookworm bookworm-updates\nComponents: main"
+    environments_debian.SOURCES.write_text(f"{first}\n\nTypes: deb\nURIs: http://archive.example/security\nSuites: s\n")
+    (tmp_path / "made").mkdir()
+
+    environments_debian.unpack("kubectl", ["kubectl=1.32.*"], tmp_path / "made", "trixie")
+
+    assert apt.commands == ["update", "download", "--extract", "--extract"]
+    assert apt.sources == first.replace("bookworm bookworm-updates", "trixie") + "\n"
+
+
+def test_a_machine_that_is_no_debian_is_told_so(monkeypatch, tmp_path):
+    monkeypatch.setattr(environments_debian, "SOURCES", tmp_path / "absent")
+
+    with pytest.raises(Unavailable, match="which only a Debian can fetch"):
+        environments_debian.unpack("kubectl", ["kubectl=1.32.*"], tmp_path, "trixie")
