@@ -12,12 +12,12 @@ from benchmarks.measure import Benchmark, Result, lines_of, rounded
 from benchmarks.targets import verdicts
 
 BENCHMARKS = (
-    Benchmark("apiserver", "requests per second, embedded and real API server", apiserver.run),
-    Benchmark("startup", "seconds from the command to training, and to its end", startup.run),
-    Benchmark("pods", "a thousand pods of `true` through the embedded cluster", pods.run),
-    Benchmark("operator", "the operator on a real control plane, beside a floor that only POSTs", operator.run),
-    Benchmark("crowd", "the operator among thousands of jobs and pods, and at rest", crowd.run),
-    Benchmark("webhook", "milliseconds to an answer of the admission webhook, under load", webhook.run),
+    Benchmark("apiserver", "requests per second, embedded and real API server", apiserver.run, 2),
+    Benchmark("startup", "seconds from the command to training, and to its end", startup.run, 8),
+    Benchmark("pods", "a thousand pods of `true` through the embedded cluster", pods.run, 3),
+    Benchmark("operator", "the operator on a real control plane, beside a floor that only POSTs", operator.run, 6),
+    Benchmark("crowd", "the operator among thousands of jobs and pods, and at rest", crowd.run, 35),
+    Benchmark("webhook", "milliseconds to an answer of the admission webhook, under load", webhook.run, 2),
 )
 
 
@@ -36,8 +36,8 @@ def main(names: list[str]) -> int:
 def _measured(benchmark: Benchmark) -> Result:
     load = os.getloadavg()[0]
     started = time.monotonic()
+    print(f"{benchmark.name}: {benchmark.title}; about {benchmark.minutes} minutes …", file=sys.stderr)
     result: Result = rounded(benchmark.run())
-    print(f"{benchmark.name}: {benchmark.title}", file=sys.stderr)
     for line in lines_of(result):
         print(line, file=sys.stderr)
     took = time.monotonic() - started

@@ -85,6 +85,8 @@ class Benchmark:
     name: str
     title: str
     run: Callable[[], Result]
+    minutes: int
+    """That it takes, more or less: who waits wants to know."""
 
 
 def lines_of(result: Mapping[str, Any], indent: str = "  ") -> Iterator[str]:

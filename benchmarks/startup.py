@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from tools.environments import environment
 
 from benchmarks.measure import ROOT, Result, median
 
@@ -38,11 +40,12 @@ class Case:
 
 
 def run() -> Result:
+    compileall.compile_dir(ROOT / "src", quiet=1)  # as pip leaves what it installs; else every start may compile anew
     cases = {"01-ring": Case("01-ring", 60, sys.executable)}
     cases["01-ring, longer"] = Case("01-ring", LONG * 10, sys.executable)
-    if torch := os.environ.get("TORCH_PYTHON"):
-        cases["02-pytorch-ddp"] = Case("02-pytorch-ddp", 150, torch)
-        cases["02-pytorch-ddp, longer"] = Case("02-pytorch-ddp", LONG, torch)
+    torch = str(environment("torch") / "bin" / "python")
+    cases["02-pytorch-ddp"] = Case("02-pytorch-ddp", 150, torch)
+    cases["02-pytorch-ddp, longer"] = Case("02-pytorch-ddp", LONG, torch)
     return {name: _compared(case) for name, case in cases.items()}
 
 
