@@ -319,6 +319,12 @@ def processes(job: str = "", pod: str = "", mark: str = MARK) -> list[Ran]:
     return found
 
 
+def wait_for_none(job: str) -> None:
+    """Until nothing runs here for that job, whatever it has started meanwhile."""
+    while running := processes(job):
+        wait_for_end([ran.pid for ran in running])
+
+
 def wait_for_end(pids: list[int], patience: float = PATIENCE) -> None:
     """Until none of these processes lives."""
     waiting = select.poll()
