@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from trainmaster.cluster.cluster import Cluster, ClusterOptions
+from trainmaster.kube import connections
 
 
 async def serve(home: Path) -> None:
@@ -19,4 +20,5 @@ async def serve(home: Path) -> None:
         await stop.wait()
 
 
+connections.slim_down()  # as `trainmaster up` does
 asyncio.run(serve(Path(sys.argv[1])))

@@ -21,6 +21,7 @@ from typing import Any
 
 from benchmarks.measure import ROUNDS, Result, child, cpu_seconds, median, memory_mb
 from trainmaster import frameworks
+from trainmaster.kube import connections
 from trainmaster.kube.health import Address
 from trainmaster.kube.https import HttpsServer
 from trainmaster.objects.resource import SECRETS
@@ -190,4 +191,5 @@ async def _until_open(port: int) -> None:
 
 
 if __name__ == "__main__":
+    connections.slim_down()  # as `trainmaster operator` does
     asyncio.run({"operator": _operator, "floor": _floor}[sys.argv[1]](int(sys.argv[2])))

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from trainmaster.cli.errors import unwrapped
 from trainmaster.cli.home import ending_in_words
 from trainmaster.cluster.kubelet.ending import Ending
+from trainmaster.kube import connections
 
 T = TypeVar("T")
 
@@ -36,6 +37,7 @@ def run(main: Callable[[Ending], Coroutine[Any, Any, T]], waits: Callable[[int, 
 
     `waits` hears, beside the user, of containers that take long to end: how many, and seconds they have left.
     """
+    connections.slim_down()
     told: list[int] = []
 
     async def watched() -> T:

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import ssl
 import urllib.parse
+from asyncio.sslproto import SSLProtocol
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -16,9 +17,21 @@ from trainmaster.kube.http1 import Answer, Connection, Disconnected
 KEPT = 90.0
 """Seconds that a free connection is kept; kube-apiserver closes after 180."""
 
+BUFFER = 64 * 1024
+"""Bytes of TLS that are read at once: four of its records."""
+
 _PORTS = {"http": 80, "https": 443}
 Dial: TypeAlias = Callable[[asyncio.Protocol], Awaitable[None]]
 """Connects somebody to a server that needs no network to be reached, because it is in this very process."""
+
+
+def slim_down() -> None:
+    """For programs of our own, as it holds for the whole process.
+
+    asyncio keeps 256 KB for every connection with TLS, and asks for as much memory again at every read, though that
+    yields one record of 16 KB at most.
+    """
+    SSLProtocol.max_size = BUFFER
 
 
 class ConnectFailed(http1.HttpError):

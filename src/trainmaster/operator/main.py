@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from trainmaster import frameworks
 from trainmaster.kube import config as kubeconfig
-from trainmaster.kube import logs
+from trainmaster.kube import connections, logs
 from trainmaster.kube.client import Client, Observer
 from trainmaster.kube.errors import KubeError
 from trainmaster.kube.health import HealthServer
@@ -30,6 +30,7 @@ IMPATIENCE = 10.0
 
 def run(options: Options) -> int:
     """Runs until told to stop. The exit code: 0 for an orderly end, 1 when something made it end."""
+    connections.slim_down()
     try:
         asyncio.run(_run_process(options))
     except KubeError as error:

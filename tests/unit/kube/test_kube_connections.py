@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+import tracemalloc
+from asyncio.sslproto import SSLProtocol
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 import trustme
 
-from trainmaster.kube.connections import KEPT, Address, Connections
+from trainmaster.kube.connections import BUFFER, KEPT, Address, Connections, slim_down
 from trainmaster.kube.http1 import Answer, Disconnected, ProxyRefused
 from trainmaster.testing.clock import run
 
@@ -251,3 +253,34 @@ def test_an_address_is_written_as_servers_expect_it(url, authority, full):
     address = Address.of(url)
 
     assert (address.authority, address.full_authority) == (authority, full)
+
+
+def test_in_programs_of_ours_a_connection_with_tls_keeps_little_and_carries_much(monkeypatch):
+    monkeypatch.setattr(SSLProtocol, "max_size", SSLProtocol.max_size)
+    slim_down()
+    large = b"x" * 1_000_000
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    CA.issue_cert("127.0.0.1").configure_cert(context)
+    trusting = ssl.create_default_context()
+    CA.configure_trust(trusting)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while await reader.readuntil(b"\r\n\r\n"):
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(large) + large)
+
+    async def main():
+        async with serving(serve, context) as port:
+            connections = Connections(f"https://127.0.0.1:{port}")
+            tracemalloc.start()
+            answers = [await connections.send("GET", "/x", {}, b"", trusting) for _ in range(10)]
+            bodies = {await body_of(answer) for answer, _ in answers}
+            held = tracemalloc.get_traced_memory()[0] - len(large)
+            tracemalloc.stop()
+            await connections.close()
+            return bodies, held
+
+    bodies, held = run(main())
+
+    assert bodies == {large}
+    assert held < 20 * 2 * BUFFER  # both ends are in this process
