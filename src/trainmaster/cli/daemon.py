@@ -12,13 +12,13 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, NoReturn, TypeAlias
 
 PATIENCE = 30.0
-_UP = b"\0"
+_UP, _INTERRUPTED = b"\0", b"\1"
 
 
 class Outcome(NamedTuple):
@@ -37,7 +37,7 @@ Service: TypeAlias = Callable[[Callable[[], None]], Outcome]
 
 
 def detach(service: Service, log_file: Path, patience: float = PATIENCE) -> Outcome:
-    """Returns when the service is up, or has ended."""
+    """Returns when the service is up, or has ended. An interruption ends one that is not up yet, and is passed on."""
     with log_file.open("ab") as log:
         heard, told = os.pipe()
         # Whoever is interrupted between the fork and its own code would take itself for the other.
@@ -46,20 +46,37 @@ def detach(service: Service, log_file: Path, patience: float = PATIENCE) -> Outc
         if child == 0:
             os.close(heard)
             _be_the_child(service, log, told, mask)
-    is_up = False
-    try:
-        os.close(told)
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        report = _report(heard, patience)
-        is_up = report == _UP
-    finally:
-        code = 0 if is_up else _end(child)
-        os.close(heard)
-    if is_up:
+    os.close(told)
+    with _interruptions(mask) as interruptions:
+        report = _report(heard, patience, interruptions)
+        code = 0 if report == _UP else _end(child, interruptions)
+    os.close(heard)
+    if report == _UP:
         return Outcome(0)
     if report is None:
         return Outcome(1, f"not up within {patience:g} s, so it was stopped; {log_file} may say why")
+    if report == _INTERRUPTED:
+        raise KeyboardInterrupt
     return Outcome(max(code, 1), report.decode() or f"{_ended(code)} before it was up; {log_file} may say why")
+
+
+@contextmanager
+def _interruptions(mask: set[int | signal.Signals]) -> Iterator[int]:
+    """Something to read from whenever the user presses Ctrl-C; `mask` is what holds within.
+
+    As an exception, which comes anywhere, a second one might come just where the child is to be ended, and leave it.
+    """
+    pressed, press = os.pipe()
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, lambda *_: os.write(press, b"."))
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, before)
+        os.close(pressed)
+        os.close(press)
 
 
 def _ended(code: int) -> str:
@@ -99,12 +116,16 @@ def _explain(told: int, words: str) -> None:
             print(words, file=sys.stderr)
 
 
-def _report(heard: int, patience: float) -> bytes | None:
+def _report(heard: int, patience: float, interruptions: int) -> bytes | None:
     """That it is up, or why not, which is empty where it ended without a word. None: it takes too long."""
     deadline, report = time.monotonic() + patience, b""
     while report != _UP:
-        if not select.select([heard], [], [], max(deadline - time.monotonic(), 0))[0]:
+        ready, _, _ = select.select([heard, interruptions], [], [], max(deadline - time.monotonic(), 0))
+        if not ready:
             return None
+        if heard not in ready:
+            os.read(interruptions, 1)
+            return _INTERRUPTED
         words = os.read(heard, 1 << 16)
         if not words:
             break
@@ -112,16 +133,11 @@ def _report(heard: int, patience: float) -> bytes | None:
     return report
 
 
-def _end(child: int) -> int:
+def _end(child: int, interruptions: int) -> int:
     """Its exit code. In order if it can, at once if it takes too long or the user insists."""
+    handle = os.pidfd_open(child)
     os.kill(child, signal.SIGTERM)
-    deadline, ended, status = time.monotonic() + PATIENCE, 0, 0
-    try:
-        while not ended and time.monotonic() < deadline:
-            ended, status = os.waitpid(child, os.WNOHANG)
-            time.sleep(0 if ended else 0.02)
-    finally:
-        if not ended:
-            os.kill(child, signal.SIGKILL)
-            _, status = os.waitpid(child, 0)
-    return os.waitstatus_to_exitcode(status)
+    if handle not in select.select([handle, interruptions], [], [], PATIENCE)[0]:
+        os.kill(child, signal.SIGKILL)
+    os.close(handle)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -154,6 +154,18 @@ def test_a_second_interruption_ends_a_service_that_does_not_end(parent):
     assert has_ended(parent.child, 0)
 
 
+def test_interruptions_that_come_all_at_once_leave_nothing_running(parent):
+    with parent.start(
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n(here / 'ready').touch()\nsignal.pause()"
+    ) as process:
+        until((parent.here / "ready").exists)
+        while process.poll() is None:
+            process.send_signal(signal.SIGINT)
+        process.communicate(timeout=PATIENCE)
+
+    assert has_ended(parent.child, 0)
+
+
 def test_a_service_whose_parent_was_killed_is_not_kept(parent):
     with parent.start("wait_for('gate')\nup()\nsignal.pause()") as process:
         child = parent.child
