@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import signal
 import sqlite3
@@ -8,6 +9,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -146,6 +148,37 @@ except StoreError as error:
         return output.decode()
 
     assert f"{path} is in use by another process: stop that cluster" in asyncio.run(main())
+
+
+def test_of_several_processes_that_open_it_at_once_one_has_it(path: Path) -> None:
+    script = f"""
+import signal, sys
+from pathlib import Path
+from trainmaster.cluster.storage.store_log import Log, StoreError
+print("ready", flush=True)
+sys.stdin.read()
+try:
+    log = Log.open(Path({str(path)!r}))
+except StoreError as error:
+    print(error, flush=True)
+else:
+    print("mine", flush=True)
+    signal.pause()
+"""
+    gate, opener = os.pipe()
+    command = [sys.executable, "-c", script]
+    with ExitStack() as stack:
+        several = [subprocess.Popen(command, stdin=gate, stdout=subprocess.PIPE, text=True) for _ in range(6)]
+        for process in several:
+            stack.enter_context(process)
+            stack.callback(process.kill)
+        assert [process.stdout.readline() for process in several if process.stdout] == ["ready\n"] * 6
+
+        os.close(opener)
+        told = [process.stdout.readline() for process in several if process.stdout]
+    os.close(gate)
+
+    assert [line for line in told if "is in use by another process" not in line] == ["mine\n"]
 
 
 def truncate_to(size: int) -> Callable[[Path], None]:

@@ -3,20 +3,23 @@
 Everything here blocks and belongs to one thread, which `store` provides. A batch of rows is one multi-row INSERT in
 autocommit mode, so a transaction costs a single call into SQLite: every call gives up the interpreter lock, and taking
 it back from a busy event loop may cost milliseconds. Rows carry a checksum, because SQLite notices a broken page but
-not a flipped bit inside a value. The file is held exclusively; whatever cannot be used becomes a `StoreError` that
-names the file and what to do about it.
+not a flipped bit inside a value. The file is held exclusively, by a lock of the kernel's on a file beside it: SQLite
+takes its own step by step, and of several who start at once each would wait for the others, until all give up.
+Whatever cannot be used becomes a `StoreError` that names the file and what to do about it.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import sqlite3
+import time
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 BATCH = 500
 """Most rows of one INSERT: SQLite allows 32,766 parameters, and a row has six."""
@@ -67,22 +70,20 @@ class Record(NamedTuple):
 class Log:
     """An open file. Made by `Log.open` in the thread that will use it."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+    def __init__(self, path: Path, connection: sqlite3.Connection, lock: BinaryIO) -> None:
         self._path = path
         self._connection = connection
+        self._lock = lock
 
     @classmethod
     def open(cls, path: Path, *, full_sync: bool = False) -> Log:
         _prepare(path)
-        with _explained(path):
-            connection = sqlite3.connect(path, timeout=_LOCK_PATIENCE, isolation_level=None)
+        lock = _locked(path)
         try:
-            with _explained(path):
-                _claim(path, connection, full_sync)
+            return cls(path, _connected(path, full_sync), lock)
         except BaseException:
-            connection.close()
+            lock.close()
             raise
-        return cls(path, connection)
 
     def read(self) -> tuple[int, list[Record]]:
         """The revision up to which history was dropped, and all rows in order of their revisions."""
@@ -120,8 +121,11 @@ class Log:
                 run("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def close(self) -> None:
-        with _explained(self._path):
-            self._connection.close()
+        try:
+            with _explained(self._path):
+                self._connection.close()
+        finally:
+            self._lock.close()
 
     def _rows(self) -> Iterator[Record]:
         query = "SELECT revision, prefix, key, deleted, value, checksum FROM log ORDER BY revision"
@@ -143,18 +147,20 @@ def _foreign(path: Path, detail: str) -> str:
     return f"{path} is not a Trainmaster store ({detail}): choose another place, or move the file away"
 
 
+def _in_use(path: Path) -> str:
+    return f"{path} is in use by another process: stop that cluster (trainmaster down), or choose another place"
+
+
 def _prepare(path: Path) -> None:
     """Makes an empty private file, or looks at the header of the one that is there without touching it."""
-    try:
+    with _reachable(path):
+        if path.is_dir():
+            raise StoreError(_foreign(path, "it is a directory"))
         path.parent.mkdir(parents=True, exist_ok=True)
         # Secrets are stored here, so nobody else may read it; SQLite gives its -wal file the same mode.
         descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "rb") as file:
             header = file.read(_HEADER_BYTES)
-    except IsADirectoryError:
-        raise StoreError(_foreign(path, "it is a directory")) from None
-    except OSError as error:
-        raise StoreError(f"{path} cannot be opened ({error.strerror}): check the path and its permissions") from error
     if not header:
         return
     if not header.startswith(_MAGIC[: len(header)]):
@@ -165,6 +171,49 @@ def _prepare(path: Path) -> None:
     # One page without an id has no tables yet: ours as long as it is being made, and for good if that was cut short.
     if application_id != APPLICATION_ID and (application_id, pages) != (0, 1):
         raise StoreError(_foreign(path, "another program's SQLite database"))
+
+
+def _locked(path: Path) -> BinaryIO:
+    """What holds the lock until it is closed, or this process ends. The file stays: who removed it might remove the one
+    that another has just locked."""
+    beside = path.with_name(f"{path.name}-lock")
+    with _reachable(beside), ExitStack() as stack:
+        file = stack.enter_context(beside.open("ab"))
+        deadline = time.monotonic() + _LOCK_PATIENCE
+        while not _take(file):
+            if time.monotonic() > deadline:
+                raise StoreError(_in_use(path))
+            time.sleep(0.01)  # the kernel's wait has no end, and this thread is the store's own
+        stack.pop_all()
+        return file
+
+
+def _take(file: BinaryIO) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextmanager
+def _reachable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"{path} cannot be opened ({error.strerror}): check the path and its permissions") from error
+
+
+def _connected(path: Path, full_sync: bool) -> sqlite3.Connection:
+    with _explained(path):
+        connection = sqlite3.connect(path, timeout=_LOCK_PATIENCE, isolation_level=None)
+    try:
+        with _explained(path):
+            _claim(path, connection, full_sync)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _claim(path: Path, connection: sqlite3.Connection, full_sync: bool) -> None:
@@ -200,7 +249,7 @@ def _explained(path: Path) -> Iterator[None]:
 def _explanation(path: Path, error: sqlite3.Error) -> str:
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return f"{path} is in use by another process: stop that cluster (trainmaster down), or choose another place"
+        return _in_use(path)
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return damaged(path, str(error))
     if code == sqlite3.SQLITE_FULL:
