@@ -4,6 +4,7 @@
 import os
 import signal
 
-print("is the gate open?", os.path.exists("/gate/open"), flush=True)
-while not os.path.exists("/gate/open"):
+is_open = os.path.exists("/gate/open")
+print("is the gate open?", is_open, flush=True)
+while not is_open:
     signal.pause()
