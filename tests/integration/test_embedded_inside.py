@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.bed import Bed, Json, processes, wait_for_end
+from tests.integration.bed import PATIENCE, Bed, Json, processes, wait_for_end
 from tests.integration.plainbed import a_pod, is_ready, plain_bed, told
 
 from trainmaster.cluster.kubelet.images import ImageMapping, Images
@@ -298,10 +298,20 @@ PORT = 20_000 + os.getpid() % 10_000
 """Of servers; another in every test process: where pods share the network of this machine, so do clusters."""
 
 CALL = """
-import os, socket
-with socket.create_connection((os.environ["TARGET_HOST"], int(os.environ["TARGET_PORT"])), timeout=20) as connection:
-    print(connection.recv(99).decode(), flush=True)
+import os, socket, time
+deadline = time.monotonic() + float(os.environ["PATIENCE"])
+while True:
+    try:
+        address = (os.environ["TARGET_HOST"], int(os.environ["TARGET_PORT"]))
+        with socket.create_connection(address, timeout=20) as connection:
+            print(connection.recv(99).decode(), flush=True)
+        break
+    except ConnectionError:
+        if time.monotonic() > deadline:
+            raise
+        time.sleep(0.05)
 """
+"""As a pod of a cluster has to: addresses of services follow their pods, some moments later."""
 
 
 def a_service(name: str, port: int = PORT) -> Json:
@@ -328,14 +338,15 @@ def a_server(name: str, app: str, host: str = "0.0.0.0") -> Json:
     return a_pod(name, "", labels={"app": app}, container={**own, **probe}, terminationGracePeriodSeconds=0)
 
 
-def called(cluster: Bed, service: str, port: int = PORT) -> str:
+def called(cluster: Bed, service: str, port: int = PORT, patience: float = PATIENCE) -> str:
     """What a pod hears that connects to the literal address of a service."""
     address = cluster.do(cluster.client.get(SERVICES, service, "default"))["spec"]["clusterIP"]
-    return called_at(cluster, address, port)
+    return called_at(cluster, address, port, patience)
 
 
-def called_at(cluster: Bed, address: str, port: int) -> str:
-    env = [{"name": "TARGET_HOST", "value": address}, {"name": "TARGET_PORT", "value": str(port)}]
+def called_at(cluster: Bed, address: str, port: int, patience: float = PATIENCE) -> str:
+    given = {"TARGET_HOST": address, "TARGET_PORT": str(port), "PATIENCE": str(patience)}
+    env = [{"name": name, "value": value} for name, value in given.items()]
     return caller(cluster, "caller", "", container={"command": ["python", "-c", CALL], "env": env})
 
 
@@ -374,6 +385,6 @@ def test_the_name_of_a_service_with_another_port_than_its_pod_leads_to_it(cluste
 def test_the_address_of_a_service_without_a_pod_refuses_at_once(namespaced):
     namespaced.submit(a_service("alone"))
 
-    said = called(namespaced, "alone")
+    said = called(namespaced, "alone", patience=0)
 
     assert said.splitlines()[-1] == "ConnectionRefusedError: [Errno 111] Connection refused"
