@@ -32,7 +32,7 @@ from trainmaster.operator.metrics import JobMetrics
 from trainmaster.operator.observe import World
 
 IN_FLIGHT = 40
-"""Actions under way at once, over all jobs of a kind: each holds a connection, and a connection 100 KB."""
+"""Actions under way at once, over all jobs of a kind: each holds a connection, and a connection 120 KB."""
 
 IN_FLIGHT_OF_ONE = 32
 """The same of one job: what others ask for waits neither behind the thousand replicas of a large one, nor for a server
