@@ -20,19 +20,28 @@ from typing import Any
 from benchmarks.apiserver import connected, make_namespace, until
 from benchmarks.fakekubelet import node_name, status_of
 from benchmarks.measure import ROUNDS, Result, cpu_seconds, median, medians, memory_mb
-from benchmarks.operator import STILL, Operator, a_job, cluster, job_resource, kubelets, operator, post, with_each
+from benchmarks.operator import (
+    Operator,
+    a_job,
+    cluster,
+    job_resource,
+    kubelets,
+    operator,
+    post,
+    until_served,
+    with_each,
+)
 from trainmaster import frameworks
 from trainmaster.api import reading
 from trainmaster.engine.blueprint import blueprint
 from trainmaster.engine.observed import Observed
 from trainmaster.kube.client import Client
-from trainmaster.objects.resource import PODS, SERVICES, Resource
+from trainmaster.objects.resource import PODS, SERVICES
 
 FINISHED, PROBES, REPLICAS = 2000, 200, 4
 SETTLED, LIVE_PODS = 500, 10_000
 IDLE_SECONDS = 30.0
 PATIENCE = 300.0
-ENDPOINTS = Resource("", "v1", "endpoints", "Endpoints")
 _NOW = "2026-01-01T00:00:00Z"
 
 
@@ -99,7 +108,7 @@ async def _fill_with_finished(kubeconfig: Path) -> None:
         await with_each(pods, end)
         ended = [{**job, "status": _succeeded()} for job in jobs]
         await with_each(ended, lambda job: client.update(job_resource(), job, "finished", "status"))
-        await _until_served(client, "finished", len(pods))
+        await until_served(client, "finished", len(pods))
 
 
 def _succeeded() -> dict[str, Any]:
@@ -111,16 +120,6 @@ def _succeeded() -> dict[str, Any]:
     ]
     counts = {"Master": {"succeeded": 1}, "Worker": {"succeeded": REPLICAS - 1}}
     return {"conditions": conditions, "startTime": _NOW, "completionTime": _NOW, "replicaStatuses": counts}
-
-
-async def _until_served(client: Client, namespace: str, services: int) -> None:
-    """The control plane has made what it makes of every Service, so it no longer works beside us."""
-    made = await until(
-        lambda: client.list(ENDPOINTS, namespace, resource_version="0"),
-        lambda page: len(page.items) >= services,
-        every=STILL,
-    )
-    assert len(made.items) == services
 
 
 @dataclass(frozen=True, slots=True)

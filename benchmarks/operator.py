@@ -8,6 +8,7 @@ does, and the server's own warming up, hits both.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import socket
 import time
@@ -37,6 +38,7 @@ STILL = 3.0
 """Seconds without a write after which an operator is done with what it was given."""
 
 PATIENCE = 600.0
+ENDPOINTS = Resource("", "v1", "endpoints", "Endpoints")
 T = TypeVar("T")
 R = TypeVar("R")
 _REQUEST = re.compile(r'trainmaster_api_requests_total{code="(\d+)",resource="(\w+)",verb="(\w+)"} ([\d.]+)')
@@ -163,8 +165,10 @@ async def _operated(kubeconfig: Path, running: Operator, shape: Shape, namespace
         cpu, before = cpu_seconds(running.pid), await asyncio.to_thread(running.writes)
         started = time.perf_counter()
         await post(client, job_resource(), [a_job(f"j{n}", shape.replicas) for n in range(shape.jobs)], namespace)
-        made = await _until_made(client, namespace, shape.jobs * shape.replicas, started)
-        done = await _until_done(client, namespace, shape.jobs, started)
+        await _until_all(client, PODS, namespace, shape.jobs * shape.replicas, _exists)
+        made = time.perf_counter() - started
+        await _until_all(client, job_resource(), namespace, shape.jobs, _is_done)
+        done = time.perf_counter() - started
         await asyncio.to_thread(running.settle)
         writes = await asyncio.to_thread(running.writes) - before
         return Round(made, done, cpu_seconds(running.pid) - cpu, memory_mb(running.pid), writes)
@@ -193,7 +197,7 @@ def _summary(shape: Shape, rounds: list[Round]) -> Result:
 async def _warm(client: Client, running: Operator, namespace: str) -> None:
     """One job through the whole way: caches are filled, connections open."""
     await client.create(job_resource(), a_job("warm", 1), namespace)
-    await _until_done(client, namespace, 1, 0)
+    await _until_all(client, job_resource(), namespace, 1, _is_done)
     await client.delete(job_resource(), "warm", namespace)
     await until(lambda: client.list(PODS, namespace), lambda page: not page.items)
     await asyncio.to_thread(running.settle)
@@ -207,7 +211,8 @@ async def _floor(kubeconfig: Path, namespace: str) -> tuple[float, float]:
 
 async def _made_again(client: Client, namespace: str) -> tuple[float, float]:
     pods, services = [(await client.list(kind, namespace)).items for kind in (PODS, SERVICES)]
-    await until(lambda: client.list(PODS, namespace), _are_over)
+    await _until_all(client, PODS, namespace, len(pods), _is_over)
+    await until_served(client, namespace, len(services))
     await asyncio.sleep(QUIET)
     elsewhere = f"{namespace}-floor"
     await make_namespace(client, elsewhere)
@@ -215,14 +220,22 @@ async def _made_again(client: Client, namespace: str) -> tuple[float, float]:
     await post(client, SERVICES, [_bare(one, "Service") for one in services], elsewhere)
     await post(client, PODS, [_bare(one, "Pod") for one in pods], elsewhere)
     made = time.perf_counter() - started
-    await until(lambda: client.list(PODS, elsewhere), _are_over)
+    await _until_all(client, PODS, elsewhere, len(pods), _is_over)
     done = time.perf_counter() - started
+    await until_served(client, elsewhere, len(services))
     await asyncio.sleep(QUIET)
     return made, done
 
 
-def _are_over(page: Page[dict[str, Any]]) -> bool:
-    return all(pod["status"].get("phase") == "Succeeded" for pod in page.items)
+async def until_served(client: Client, namespace: str, services: int) -> None:
+    """The control plane has made what it makes of every Service, so it no longer works beside us: it is part of what
+    both take, and would be of one alone if it fell behind."""
+    made = await until(
+        lambda: client.list(ENDPOINTS, namespace, resource_version="0"),
+        lambda page: len(page.items) >= services,
+        every=STILL,
+    )
+    assert len(made.items) == services
 
 
 def _bare(item: dict[str, Any], kind: str) -> dict[str, Any]:
@@ -264,29 +277,31 @@ async def with_each(items: Iterable[T], act: Callable[[T], Awaitable[R]]) -> lis
     return [results[index] for index in sorted(results)]
 
 
-async def _until_made(client: Client, namespace: str, count: int, started: float) -> float:
-    """From the pods' own events, so that looking costs nothing."""
-    seen: set[str] = set()
-    page = await client.list(PODS, namespace)
-    seen.update(pod["metadata"]["uid"] for pod in page.items)
-    events = client.watch(PODS, namespace, resource_version=page.resource_version, timeout_seconds=int(PATIENCE))
-    async with asyncio.timeout(PATIENCE):
-        while len(seen) < count:
+async def _until_all(
+    client: Client, resource: Resource, namespace: str, count: int, is_it: Callable[[dict[str, Any]], bool]
+) -> None:
+    """So many are as they should be: by their own events, so that looking costs next to nothing."""
+    page = await client.list(resource, namespace)
+    reached = {item["metadata"]["uid"] for item in page.items if is_it(item)}
+    events = client.watch(resource, namespace, resource_version=page.resource_version, timeout_seconds=int(PATIENCE))
+    async with asyncio.timeout(PATIENCE), contextlib.aclosing(events):
+        while len(reached) < count:
             event = await anext(events)
-            if event.object is not None:
-                seen.add(event.object["metadata"]["uid"])
-    await events.aclose()
-    return time.perf_counter() - started
+            if event.object is not None and is_it(event.object):
+                reached.add(event.object["metadata"]["uid"])
 
 
-async def _until_done(client: Client, namespace: str, count: int, started: float) -> float:
-    def are_done(page: Page[dict[str, Any]]) -> bool:
-        conditions = [one for job in page.items for one in job.get("status", {}).get("conditions", ())]
-        done = [one for one in conditions if one["type"] == "Succeeded" and one["status"] == "True"]
-        return len(done) >= count
+def _exists(item: dict[str, Any]) -> bool:
+    return True
 
-    await until(lambda: client.list(job_resource(), namespace), are_done)
-    return time.perf_counter() - started
+
+def _is_over(pod: dict[str, Any]) -> bool:
+    return bool(pod["status"].get("phase") == "Succeeded")
+
+
+def _is_done(job: dict[str, Any]) -> bool:
+    conditions = job.get("status", {}).get("conditions", ())
+    return any(one["type"] == "Succeeded" and one["status"] == "True" for one in conditions)
 
 
 def a_job(name: str, replicas: int) -> dict[str, Any]:

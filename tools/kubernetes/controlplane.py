@@ -50,6 +50,10 @@ NODELESS = ("*", "-podgc")
 terminating and on no node, by its name alone: it may hit the pod that was made in place of the one it meant. Pods that
 ran on a node are none of its business, so it meets no job of a real cluster there."""
 
+ONE_STREAM_EACH = {"DISABLE_HTTP2": "true"}
+"""Every watch of the manager and the scheduler has a connection of its own. All on one, that of Services falls silent
+after some minutes of load, for good: no new Service gets Endpoints then, and none is collected with its owner."""
+
 
 class ControlPlane:
     """etcd, kube-apiserver, kube-controller-manager and kube-scheduler as children of this process."""
@@ -247,7 +251,11 @@ class ControlPlane:
         log = (self._home / f"{name}.log").open("ab")
         with log:
             self._children[name] = subprocess.Popen(
-                [str(self._binaries[name]), *arguments], stdout=log, stderr=log, cwd=self._home
+                [str(self._binaries[name]), *arguments],
+                stdout=log,
+                stderr=log,
+                cwd=self._home,
+                env={**os.environ, **ONE_STREAM_EACH},
             )
 
     def _wait_for(self, path: str) -> None:
