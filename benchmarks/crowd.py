@@ -28,7 +28,7 @@ from benchmarks.operator import (
     kubelets,
     operator,
     post,
-    until_served,
+    until_quiet,
     with_each,
 )
 from trainmaster import frameworks
@@ -40,6 +40,9 @@ from trainmaster.objects.resource import PODS, SERVICES
 
 FINISHED, PROBES, REPLICAS = 2000, 200, 4
 SETTLED, LIVE_PODS = 500, 10_000
+PER_NAMESPACE = 100
+"""Jobs: for every Service the control plane goes through all pods of its namespace."""
+
 IDLE_SECONDS = 30.0
 PATIENCE = 300.0
 _NOW = "2026-01-01T00:00:00Z"
@@ -97,18 +100,16 @@ async def _latency(client: Client, namespace: str, name: str) -> float:
 
 async def _fill_with_finished(kubeconfig: Path) -> None:
     async with connected(kubeconfig) as client:
-        await make_namespace(client, "finished")
-        names = [f"done-{number}" for number in range(FINISHED)]
-        jobs, pods = await _make_all(client, "finished", names)
 
         async def end(pod: dict[str, Any]) -> None:
-            body = {"status": status_of(pod, is_over=True)}
-            await client.patch(PODS, pod["metadata"]["name"], body, "finished", "status")
+            meta, body = pod["metadata"], {"status": status_of(pod, is_over=True)}
+            await client.patch(PODS, meta["name"], body, meta["namespace"], "status")
 
+        jobs, pods = await _make_all(client, "finished", range(FINISHED))
         await with_each(pods, end)
         ended = [{**job, "status": _succeeded()} for job in jobs]
-        await with_each(ended, lambda job: client.update(job_resource(), job, "finished", "status"))
-        await until_served(client, "finished", len(pods))
+        await with_each(ended, lambda job: client.update(job_resource(), job, subresource="status"))
+        await until_quiet(client)
 
 
 def _succeeded() -> dict[str, Any]:
@@ -165,21 +166,28 @@ def _start(kubeconfig: Path) -> Start:
 
 
 async def _fill_with_running(kubeconfig: Path, numbers: range) -> None:
-    namespace = f"running-{numbers.start}"
     async with connected(kubeconfig) as client:
-        await make_namespace(client, namespace)
-        await _make_all(client, namespace, [f"live-{number}" for number in numbers])
+        await _make_all(client, "running", numbers)
         waiting = "status.phase=Pending"
-        await until(lambda: client.list(PODS, namespace, field_selector=waiting), lambda page: not page.items)
+        await until(lambda: client.list(PODS, field_selector=waiting), lambda page: not page.items)
+        await until_quiet(client)
 
 
-async def _make_all(client: Client, namespace: str, names: list[str]) -> tuple[list[Any], list[Any]]:
-    """Jobs of these names with their Services and pods; gives the jobs and the pods."""
-    jobs = await post(client, job_resource(), [a_job(name, REPLICAS) for name in names], namespace)
-    made = [action for job in jobs for action in _objects_of(job)]
-    await post(client, SERVICES, [dict(one.body) for one in made if one.resource == SERVICES], namespace)
-    bodies = [dict(one.body) for one in made if one.resource == PODS]
-    return jobs, await post(client, PODS, [_placed(body, number) for number, body in enumerate(bodies)], namespace)
+async def _make_all(client: Client, prefix: str, numbers: range) -> tuple[list[Any], list[Any]]:
+    """Jobs with their Services and pods, in namespaces of that prefix; gives the jobs and the pods."""
+    jobs, pods = [], []
+    for first in range(numbers.start, numbers.stop, PER_NAMESPACE):
+        namespace = f"{prefix}-{first}"
+        await make_namespace(client, namespace)
+        names = [f"job-{number}" for number in numbers if first <= number < first + PER_NAMESPACE]
+        made = await post(client, job_resource(), [a_job(name, REPLICAS) for name in names], namespace)
+        parts = [part for job in made for part in _objects_of(job)]
+        await post(client, SERVICES, [dict(one.body) for one in parts if one.resource == SERVICES], namespace)
+        bodies = [dict(one.body) for one in parts if one.resource == PODS]
+        placed = [_placed(body, number) for number, body in enumerate(bodies)]
+        jobs += made
+        pods += await post(client, PODS, placed, namespace)
+    return jobs, pods
 
 
 def _objects_of(job: dict[str, Any]) -> list[Any]:
