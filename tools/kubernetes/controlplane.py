@@ -51,8 +51,8 @@ terminating and on no node, by its name alone: it may hit the pod that was made 
 ran on a node are none of its business, so it meets no job of a real cluster there."""
 
 ONE_STREAM_EACH = {"DISABLE_HTTP2": "true"}
-"""Every watch of the manager and the scheduler has a connection of its own. All on one, that of Services falls silent
-after some minutes of load, for good: no new Service gets Endpoints then, and none is collected with its owner."""
+"""Every watch of the manager and the scheduler has a connection of its own. All on one, the manager's watch of Services
+falls silent after some minutes of load, in about every second run: no new Service gets Endpoints from then on."""
 
 
 class ControlPlane:
