@@ -8,14 +8,13 @@ does, and the server's own warming up, hits both.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import re
 import socket
 import time
 import urllib.request
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -289,7 +288,7 @@ async def _until_all(
     page = await client.list(resource, namespace)
     reached = {item["metadata"]["uid"] for item in page.items if is_it(item)}
     events = client.watch(resource, namespace, resource_version=page.resource_version, timeout_seconds=int(PATIENCE))
-    async with asyncio.timeout(PATIENCE), contextlib.aclosing(events):
+    async with asyncio.timeout(PATIENCE), aclosing(events):
         while len(reached) < count:
             event = await anext(events)
             if event.object is not None and is_it(event.object):
