@@ -164,7 +164,7 @@ async def _operated(kubeconfig: Path, running: Operator, shape: Shape, namespace
         await post(client, job_resource(), [a_job(f"j{n}", shape.replicas) for n in range(shape.jobs)], namespace)
         await _until_all(client, PODS, namespace, shape.jobs * shape.replicas, _exists)
         made = time.perf_counter() - started
-        await _until_all(client, job_resource(), namespace, shape.jobs, _is_done)
+        await _until_all(client, job_resource(), namespace, shape.jobs, is_done)
         done = time.perf_counter() - started
         await asyncio.to_thread(running.settle)
         writes = await asyncio.to_thread(running.writes) - before
@@ -194,7 +194,7 @@ def _summary(shape: Shape, rounds: list[Round]) -> Result:
 async def _warm(client: Client, running: Operator, namespace: str) -> None:
     """One job through the whole way: caches are filled, connections open."""
     await client.create(job_resource(), a_job("warm", 1), namespace)
-    await _until_all(client, job_resource(), namespace, 1, _is_done)
+    await _until_all(client, job_resource(), namespace, 1, is_done)
     await client.delete(job_resource(), "warm", namespace)
     await until(lambda: client.list(PODS, namespace), lambda page: not page.items)
     await asyncio.to_thread(running.settle)
@@ -303,7 +303,7 @@ def _is_over(pod: dict[str, Any]) -> bool:
     return bool(pod["status"].get("phase") == "Succeeded")
 
 
-def _is_done(job: dict[str, Any]) -> bool:
+def is_done(job: dict[str, Any]) -> bool:
     conditions = job.get("status", {}).get("conditions", ())
     return any(one["type"] == "Succeeded" and one["status"] == "True" for one in conditions)
 
