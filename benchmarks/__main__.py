@@ -17,7 +17,7 @@ BENCHMARKS = (
     Benchmark("startup", "seconds from the command to training, and to its end", startup.run, 8),
     Benchmark("pods", "a thousand pods of `true` through the embedded cluster", pods.run, 3),
     Benchmark("operator", "the operator on a real control plane, beside a floor that only POSTs", operator.run, 6),
-    Benchmark("crowd", "the operator among thousands of jobs and pods, and at rest", crowd.run, 25),
+    Benchmark("crowd", "the operator among thousands of jobs and pods, and at rest", crowd.run, 15),
     Benchmark("webhook", "milliseconds to an answer of the admission webhook, under load", webhook.run, 2),
 )
 
