@@ -25,7 +25,8 @@ BENCHMARKS = (
 def main(names: list[str]) -> int:
     unknown = set(names) - {one.name for one in BENCHMARKS}
     if unknown:
-        print(f"no such benchmark: {', '.join(sorted(unknown))}", file=sys.stderr)
+        known = ", ".join(one.name for one in BENCHMARKS)
+        print(f"no such benchmark: {', '.join(sorted(unknown))}; there are {known}", file=sys.stderr)
         return 2
     connections.slim_down()  # floors are to be as low as they can
     results = {one.name: _measured(one) for one in BENCHMARKS if not names or one.name in names}
