@@ -13,7 +13,7 @@ import socket
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,7 +38,7 @@ PATIENCE = 600.0
 ENDPOINTS = Resource("", "v1", "endpoints", "Endpoints")
 T = TypeVar("T")
 R = TypeVar("R")
-_REQUEST = re.compile(r'trainmaster_api_requests_total{code="(\d+)",resource="(\w+)",verb="(\w+)"} ([\d.]+)')
+_REQUEST = re.compile(r'trainmaster_api_requests_total{code="(\w+)",resource="(\w+)",verb="(\w+)"} ([\d.]+)')
 _WRITES = ("POST", "PUT", "PATCH", "DELETE")
 
 
@@ -62,25 +62,33 @@ class Operator:
     metrics: str
     health: str
 
-    def writes(self) -> Counter[str]:
-        """Requests so far that change something and were agreed to, by verb and resource."""
+    def requests(self) -> Counter[str]:
+        """So far, by verb and resource, and by the code of those that were refused or lost."""
         with urllib.request.urlopen(self.metrics, timeout=10) as answer:
-            return writes_in(answer.read().decode())
+            return requests_in(answer.read().decode())
+
+    def writes(self) -> int:
+        return sum(writes_of(self.requests()).values())
 
     def settle(self) -> None:
         """Returns when it writes nothing any more: events are written after everything else."""
-        before, seen = -1, self.writes().total()
+        before, seen = -1, self.writes()
         while before != seen:
             time.sleep(STILL)
-            before, seen = seen, self.writes().total()
+            before, seen = seen, self.writes()
 
 
-def writes_in(metrics: str) -> Counter[str]:
+def requests_in(metrics: str) -> Counter[str]:
     found = Counter[str]()
     for code, resource, verb, count in _REQUEST.findall(metrics):
-        if verb in _WRITES and code.startswith("2"):
-            found[f"{verb} {resource}"] += int(float(count))
+        name = f"{verb} {resource}" if code.startswith("2") else f"{verb} {resource}, {code}"
+        found[name] += int(float(count))
     return found
+
+
+def writes_of(requests: Mapping[str, int]) -> dict[str, int]:
+    """Those that change something and were agreed to."""
+    return {name: count for name, count in requests.items() if name.split()[0] in _WRITES and "," not in name}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +97,7 @@ class Round:
     done: float
     cpu: float
     memory: float
-    writes: Counter[str]
+    requests: Counter[str]
     floor_made: float = 0.0
     floor_done: float = 0.0
 
@@ -159,7 +167,7 @@ async def _operated(kubeconfig: Path, running: Operator, shape: Shape, namespace
     async with connected(kubeconfig) as client:
         await make_namespace(client, namespace)
         await _warm(client, running, namespace)
-        cpu, before = cpu_seconds(running.pid), await asyncio.to_thread(running.writes)
+        cpu, before = cpu_seconds(running.pid), await asyncio.to_thread(running.requests)
         started = time.perf_counter()
         await post(client, job_resource(), [a_job(f"j{n}", shape.replicas) for n in range(shape.jobs)], namespace)
         await _until_all(client, PODS, namespace, shape.jobs * shape.replicas, _exists)
@@ -167,16 +175,16 @@ async def _operated(kubeconfig: Path, running: Operator, shape: Shape, namespace
         await _until_all(client, job_resource(), namespace, shape.jobs, is_done)
         done = time.perf_counter() - started
         await asyncio.to_thread(running.settle)
-        writes = await asyncio.to_thread(running.writes) - before
-        return Round(made, done, cpu_seconds(running.pid) - cpu, memory_mb(running.pid), writes)
+        requests = await asyncio.to_thread(running.requests) - before
+        return Round(made, done, cpu_seconds(running.pid) - cpu, memory_mb(running.pid), requests)
 
 
 def _summary(shape: Shape, rounds: list[Round]) -> Result:
     def middle(name: str) -> float:
         return median([getattr(one, name) for one in rounds])
 
-    writes = sum((one.writes for one in rounds), Counter[str]())
-    each = {name: count / shape.jobs / len(rounds) for name, count in sorted(writes.items())}
+    requests = sum((one.requests for one in rounds), Counter[str]())
+    jobs = shape.jobs * len(rounds)
     return {
         "until all pods exist, s": middle("made"),
         "floor of that, s": middle("floor_made"),
@@ -186,8 +194,8 @@ def _summary(shape: Shape, rounds: list[Round]) -> Result:
         "until all succeeded / floor": median([one.done / one.floor_done for one in rounds]),
         "operator CPU per job, ms": middle("cpu") / shape.jobs * 1000,
         "operator memory, MB": max(one.memory for one in rounds),
-        "writes per job": sum(each.values()),
-        "of them": each,
+        "writes per job": sum(writes_of(requests).values()) / jobs,
+        "requests per replica": {name: count / jobs / shape.replicas for name, count in sorted(requests.items())},
     }
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 from benchmarks.measure import medians
-from benchmarks.operator import with_each, writes_in
+from benchmarks.operator import requests_in, with_each, writes_of
 
 from trainmaster.kube.metrics import KubeMetrics
 
@@ -17,23 +18,33 @@ def metrics_of(*requests: tuple[str, str, int | str]) -> str:
     return metrics.render()[0].decode()
 
 
-def test_writes_that_were_refused_or_lost_are_not_counted() -> None:
+def test_writes_that_were_refused_or_lost_are_requests_of_their_own() -> None:
     text = metrics_of(
         *([("PUT", "pytorchjobs", 200)] * 3),
         *(("PUT", "pytorchjobs", code) for code in (409, 500, "unreachable")),
     )
 
-    assert writes_in(text) == {"PUT pytorchjobs": 3}
+    found = requests_in(text)
+
+    assert writes_of(found) == {"PUT pytorchjobs": 3}
+    assert found - Counter({"PUT pytorchjobs": 3}) == {
+        "PUT pytorchjobs, 409": 1,
+        "PUT pytorchjobs, 500": 1,
+        "PUT pytorchjobs, unreachable": 1,
+    }
 
 
 def test_answers_of_several_codes_are_added_up() -> None:
     text = metrics_of(("POST", "pods", 200), ("POST", "pods", 201), ("POST", "pods", 201), ("DELETE", "pods", 200))
 
-    assert writes_in(text) == {"POST pods": 3, "DELETE pods": 1}
+    assert requests_in(text) == {"POST pods": 3, "DELETE pods": 1}
 
 
 def test_reads_are_no_writes() -> None:
-    assert writes_in(metrics_of(("GET", "pods", 200))) == {}
+    found = requests_in(metrics_of(("GET", "pods", 200)))
+
+    assert found == {"GET pods": 1}
+    assert writes_of(found) == {}
 
 
 def test_results_come_in_the_order_of_what_they_were_made_of() -> None:
