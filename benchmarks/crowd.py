@@ -11,8 +11,6 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
-import urllib.error
-import urllib.request
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +23,7 @@ from msgspec import Raw
 from benchmarks.apiserver import connected, make_namespace, until
 from benchmarks.fakekubelet import node_name
 from benchmarks.measure import ROUNDS, Result, cpu_seconds, median, medians, memory_mb
-from benchmarks.operator import (
+from benchmarks.stage import (
     STILL,
     Operator,
     a_job,
@@ -84,7 +82,7 @@ class Probed:
 
 def _probed(kubeconfig: Path, running: Operator, namespace: str) -> Probed:
     """Milliseconds of latency; seconds of the operator's CPU for all these jobs, from making to success."""
-    _ready(running)
+    running.until_ready()
     running.settle()
     before = cpu_seconds(running.pid)
     found = asyncio.run(_latencies(kubeconfig, namespace))
@@ -119,7 +117,7 @@ async def _latency(client: Client, namespace: str, name: str) -> float:
 async def _fill_with_finished(kubeconfig: Path) -> None:
     async with connected(kubeconfig) as client:
         jobs = await _make_all(client, "finished", range(FINISHED))
-        await _until_no_pod(client, "status.phase!=Succeeded")
+        await _until_no_pod_is(client, "status.phase!=Succeeded")
         ended = [{**job, "status": _succeeded()} for job in jobs]
         await with_each(ended, lambda job: client.update(job_resource(), job, subresource="status"))
         await until_quiet(client)
@@ -149,7 +147,7 @@ def _among_live_pods() -> Result:
     with cluster() as kubeconfig, kubelets(kubeconfig, inf):
         asyncio.run(_fill_with_running(kubeconfig, range(SETTLED)))
         with operator(kubeconfig) as running:
-            _ready(running)
+            running.until_ready()
             running.settle()
             idle = median([_load_at_rest(running) for _ in range(ROUNDS)])
         asyncio.run(_fill_with_running(kubeconfig, range(SETTLED, jobs)))
@@ -172,7 +170,7 @@ def _load_at_rest(running: Operator) -> float:
 def _start(kubeconfig: Path) -> Start:
     started = time.perf_counter()
     with operator(kubeconfig) as running:
-        _ready(running)
+        running.until_ready()
         synced, memory_then = time.perf_counter() - started, memory_mb(running.pid)
         running.settle()
         return Start(synced, memory_then, time.perf_counter() - started, memory_mb(running.pid))
@@ -181,30 +179,33 @@ def _start(kubeconfig: Path) -> Start:
 async def _fill_with_running(kubeconfig: Path, numbers: range) -> None:
     async with connected(kubeconfig) as client:
         await _make_all(client, "running", numbers)
-        await _until_no_pod(client, "status.phase=Pending")
+        await _until_no_pod_is(client, "status.phase=Pending")
         await until_quiet(client)
 
 
-async def _until_no_pod(client: Client, selector: str) -> None:
-    """Is such any more."""
+async def _until_no_pod_is(client: Client, selector: str) -> None:
     look = partial(client.list, PODS, field_selector=selector, type=Raw)
     await until(look, lambda page: not page.items, every=STILL)
 
 
 async def _make_all(client: Client, prefix: str, numbers: range) -> list[Any]:
-    """Jobs with their Services and pods, in namespaces of that prefix; gives the jobs."""
+    """In namespaces of that prefix; gives the jobs."""
     jobs = []
-    for first in range(numbers.start, numbers.stop, PER_NAMESPACE):
-        namespace = f"{prefix}-{first}"
+    for at in range(0, len(numbers), PER_NAMESPACE):
+        some = numbers[at : at + PER_NAMESPACE]
+        namespace = f"{prefix}-{some.start}"
         await make_namespace(client, namespace)
-        names = [f"job-{number}" for number in numbers if first <= number < first + PER_NAMESPACE]
-        made = await post(client, job_resource(), [a_job(name, REPLICAS) for name in names], namespace)
-        parts = [part for job in made for part in _objects_of(job)]
-        await post(client, SERVICES, [dict(one.body) for one in parts if one.resource == SERVICES], namespace)
-        bodies = [dict(one.body) for one in parts if one.resource == PODS]
-        placed = [_placed(body, number) for number, body in enumerate(bodies)]
-        jobs += made
-        await post(client, PODS, placed, namespace)
+        jobs += await _make(client, namespace, [f"job-{number}" for number in some])
+    return jobs
+
+
+async def _make(client: Client, namespace: str, names: list[str]) -> list[Any]:
+    """Jobs with their Services and pods; gives the jobs."""
+    jobs = await post(client, job_resource(), [a_job(name, REPLICAS) for name in names], namespace)
+    parts = [part for job in jobs for part in _objects_of(job)]
+    await post(client, SERVICES, [dict(one.body) for one in parts if one.resource == SERVICES], namespace)
+    pods = [dict(one.body) for one in parts if one.resource == PODS]
+    await post(client, PODS, [_placed(pod, number) for number, pod in enumerate(pods)], namespace)
     return jobs
 
 
@@ -219,15 +220,3 @@ def _objects_of(job: dict[str, Any]) -> list[Any]:
 def _placed(pod: dict[str, Any], number: int) -> dict[str, Any]:
     """Without the scheduler's help, which would take longer than all the rest."""
     return {**pod, "spec": {**pod["spec"], "nodeName": node_name(number), "automountServiceAccountToken": False}}
-
-
-def _ready(running: Operator) -> None:
-    """Answers as ready once its caches are filled."""
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        try:
-            with urllib.request.urlopen(running.health, timeout=5):
-                return
-        except (urllib.error.URLError, ConnectionError):
-            time.sleep(0.02)
-    raise TimeoutError("the operator was not ready in time")

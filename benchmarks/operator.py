@@ -8,38 +8,33 @@ does, and the server's own warming up, hits both.
 from __future__ import annotations
 
 import asyncio
-import re
-import socket
 import time
-import urllib.request
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import aclosing, contextmanager
+from collections.abc import Callable
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
-
-from msgspec import Raw
-from tools.kubernetes.controlplane import control_plane
+from typing import Any
 
 from benchmarks.apiserver import connected, make_namespace, until
-from benchmarks.measure import ROUNDS, Result, child, cpu_seconds, median, memory_mb
-from trainmaster import frameworks
+from benchmarks.measure import ROUNDS, Result, cpu_seconds, median, memory_mb
+from benchmarks.stage import (
+    Operator,
+    Request,
+    a_job,
+    cluster,
+    is_done,
+    job_resource,
+    kubelets,
+    operator,
+    post,
+    until_quiet,
+    writes,
+)
 from trainmaster.kube.client import Client
-from trainmaster.kube.codec import Page
-from trainmaster.objects.resource import CUSTOM_RESOURCE_DEFINITIONS, PODS, SERVICES, Resource
-from trainmaster.operator.install import crds
-
-AT_ONCE = 32
-STILL = 3.0
-"""Seconds without a write after which an operator, or a control plane, is done with what it was given."""
+from trainmaster.objects.resource import PODS, SERVICES, Resource
 
 PATIENCE = 600.0
-ENDPOINTS = Resource("", "v1", "endpoints", "Endpoints")
-T = TypeVar("T")
-R = TypeVar("R")
-_REQUEST = re.compile(r'trainmaster_api_requests_total{code="(\w+)",resource="(\w+)",verb="(\w+)"} ([\d.]+)')
-_WRITES = ("POST", "PUT", "PATCH", "DELETE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,47 +52,12 @@ SHAPES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Operator:
-    pid: int
-    metrics: str
-    health: str
-
-    def requests(self) -> Counter[str]:
-        """So far, by verb and resource, and by the code of those that were refused or lost."""
-        with urllib.request.urlopen(self.metrics, timeout=10) as answer:
-            return requests_in(answer.read().decode())
-
-    def writes(self) -> int:
-        return sum(writes_of(self.requests()).values())
-
-    def settle(self) -> None:
-        """Returns when it writes nothing any more: events are written after everything else."""
-        before, seen = -1, self.writes()
-        while before != seen:
-            time.sleep(STILL)
-            before, seen = seen, self.writes()
-
-
-def requests_in(metrics: str) -> Counter[str]:
-    found = Counter[str]()
-    for code, resource, verb, count in _REQUEST.findall(metrics):
-        name = f"{verb} {resource}" if code.startswith("2") else f"{verb} {resource}, {code}"
-        found[name] += int(float(count))
-    return found
-
-
-def writes_of(requests: Mapping[str, int]) -> dict[str, int]:
-    """Those that change something and were agreed to."""
-    return {name: count for name, count in requests.items() if name.split()[0] in _WRITES and "," not in name}
-
-
-@dataclass(frozen=True, slots=True)
 class Round:
     made: float
     done: float
     cpu: float
     memory: float
-    requests: Counter[str]
+    requests: Counter[Request]
     floor_made: float = 0.0
     floor_done: float = 0.0
 
@@ -109,50 +69,6 @@ def run() -> Result:
             for index, (name, shape) in enumerate(SHAPES.items())
         }
     return {name: _summary(SHAPES[name], found) for name, found in rounds.items()}
-
-
-@contextmanager
-def cluster() -> Iterator[Path]:
-    """A real control plane that knows our kinds; gives its kubeconfig."""
-    with control_plane() as plane:
-        asyncio.run(_install(plane.kubeconfig))
-        yield plane.kubeconfig
-
-
-@contextmanager
-def kubelets(kubeconfig: Path, seconds: float = 1.0) -> Iterator[None]:
-    """Their pods run for so long."""
-    with child("-m", "benchmarks.fakekubelet", str(kubeconfig), str(seconds)) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        yield
-
-
-@contextmanager
-def operator(kubeconfig: Path, *flags: str) -> Iterator[Operator]:
-    metrics, health = _free_address(), _free_address()
-    addresses = ("--metrics-bind-address", metrics, "--health-probe-bind-address", health)
-    arguments = ("--kubeconfig", str(kubeconfig), *addresses, "--log-level", "warning", *flags)
-    with child("-m", "trainmaster", "operator", *arguments) as process:
-        yield Operator(process.pid, f"http://{metrics}/metrics", f"http://{health}/readyz")
-
-
-def _free_address() -> str:
-    with socket.socket() as door:
-        door.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{door.getsockname()[1]}"
-
-
-async def _install(kubeconfig: Path) -> None:
-    async with connected(kubeconfig) as client:
-        for crd in crds(frameworks.BUILT_IN):
-            await client.create(CUSTOM_RESOURCE_DEFINITIONS, crd)
-        await until(lambda: client.list(CUSTOM_RESOURCE_DEFINITIONS), _are_established)
-
-
-def _are_established(page: Page[dict[str, Any]]) -> bool:
-    conditions = [crd.get("status", {}).get("conditions") or () for crd in page.items]
-    return all(("Established", "True") in [(one["type"], one["status"]) for one in held] for held in conditions)
 
 
 def _round(kubeconfig: Path, shape: Shape, namespace: str) -> Round:
@@ -183,7 +99,7 @@ def _summary(shape: Shape, rounds: list[Round]) -> Result:
     def middle(name: str) -> float:
         return median([getattr(one, name) for one in rounds])
 
-    requests = sum((one.requests for one in rounds), Counter[str]())
+    requests = sum((one.requests for one in rounds), Counter[Request]())
     jobs = shape.jobs * len(rounds)
     return {
         "until all pods exist, s": middle("made"),
@@ -194,8 +110,8 @@ def _summary(shape: Shape, rounds: list[Round]) -> Result:
         "until all succeeded / floor": median([one.done / one.floor_done for one in rounds]),
         "operator CPU per job, ms": middle("cpu") / shape.jobs * 1000,
         "operator memory, MB": max(one.memory for one in rounds),
-        "writes per job": sum(writes_of(requests).values()) / jobs,
-        "requests per replica": {name: count / jobs / shape.replicas for name, count in sorted(requests.items())},
+        "writes per job": writes(requests) / jobs,
+        "requests per replica": {str(one): count / jobs / shape.replicas for one, count in sorted(requests.items())},
     }
 
 
@@ -230,26 +146,6 @@ async def _made_again(client: Client, namespace: str) -> tuple[float, float]:
     return made, done
 
 
-async def until_quiet(client: Client) -> None:
-    """The control plane has made what it makes of every Service, and writes nothing any more: until then it works
-    beside us, and beside one of two only where it has fallen behind."""
-    services = len((await client.list(SERVICES, type=Raw)).items)
-    await until(
-        lambda: client.list(ENDPOINTS, resource_version="0", type=Raw),
-        lambda page: len(page.items) >= services,
-        every=STILL,
-    )
-    before, seen = "", await _revision(client)
-    while before != seen:
-        await asyncio.sleep(STILL)
-        before, seen = seen, await _revision(client)
-
-
-async def _revision(client: Client) -> str:
-    """Of the whole store: every list tells it, this one is short."""
-    return (await client.list(CUSTOM_RESOURCE_DEFINITIONS, limit=1)).resource_version
-
-
 def _bare(item: dict[str, Any], kind: str) -> dict[str, Any]:
     meta = {key: item["metadata"][key] for key in ("name", "labels", "annotations") if key in item["metadata"]}
     spec = {key: value for key, value in item["spec"].items() if key not in ("nodeName", "clusterIP", "clusterIPs")}
@@ -267,26 +163,6 @@ def _without_token(spec: dict[str, Any]) -> dict[str, Any]:
         if role in spec:
             made[role] = [{key: one[key] for key in one if key != "volumeMounts"} for one in spec[role]]
     return made
-
-
-async def post(client: Client, resource: Resource, bodies: list[dict[str, Any]], namespace: str) -> list[Any]:
-    """All of them; gives what the server answered, in that order."""
-    return await with_each(bodies, lambda body: client.create(resource, body, namespace))
-
-
-async def with_each(items: Iterable[T], act: Callable[[T], Awaitable[R]]) -> list[R]:
-    """A few at a time; gives the results in order."""
-    waiting = iter(enumerate(items))
-    results: dict[int, R] = {}
-
-    async def work() -> None:
-        for index, item in waiting:
-            results[index] = await act(item)
-
-    async with asyncio.TaskGroup() as group:
-        for index in range(AT_ONCE):
-            group.create_task(work(), name=f"worker {index}")
-    return [results[index] for index in sorted(results)]
 
 
 async def _until_all(
@@ -309,25 +185,3 @@ def _exists(item: dict[str, Any]) -> bool:
 
 def _is_over(pod: dict[str, Any]) -> bool:
     return bool(pod["status"].get("phase") == "Succeeded")
-
-
-def is_done(job: dict[str, Any]) -> bool:
-    conditions = job.get("status", {}).get("conditions", ())
-    return any(one["type"] == "Succeeded" and one["status"] == "True" for one in conditions)
-
-
-def a_job(name: str, replicas: int) -> dict[str, Any]:
-    container = {"name": "pytorch", "image": "registry.example/main:1"}
-
-    def role(count: int) -> dict[str, Any]:
-        return {"replicas": count, "restartPolicy": "Never", "template": {"spec": {"containers": [container]}}}
-
-    roles = {"Master": role(1), **({"Worker": role(replicas - 1)} if replicas > 1 else {})}
-    spec = {"pytorchReplicaSpecs": roles, "runPolicy": {"cleanPodPolicy": "None"}}
-    return {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": name}, "spec": spec}
-
-
-def job_resource() -> Resource:
-    found = frameworks.serving("kubeflow.org/v1", "PyTorchJob")
-    assert found is not None
-    return found[1]

@@ -1,12 +1,11 @@
-"""How the benchmark of the operator counts: what the API server agreed to, in the operator's own words."""
+"""How the operator's requests are counted in its own metrics, and how many things are done at once, in order."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 
 from benchmarks.measure import medians
-from benchmarks.operator import requests_in, with_each, writes_of
+from benchmarks.stage import Request, requests_in, with_each, writes
 
 from trainmaster.kube.metrics import KubeMetrics
 
@@ -26,25 +25,26 @@ def test_writes_that_were_refused_or_lost_are_requests_of_their_own() -> None:
 
     found = requests_in(text)
 
-    assert writes_of(found) == {"PUT pytorchjobs": 3}
-    assert found - Counter({"PUT pytorchjobs": 3}) == {
-        "PUT pytorchjobs, 409": 1,
-        "PUT pytorchjobs, 500": 1,
-        "PUT pytorchjobs, unreachable": 1,
+    assert writes(found) == 3
+    assert {str(request): count for request, count in found.items()} == {
+        "PUT pytorchjobs": 3,
+        "PUT pytorchjobs 409": 1,
+        "PUT pytorchjobs 500": 1,
+        "PUT pytorchjobs unreachable": 1,
     }
 
 
 def test_answers_of_several_codes_are_added_up() -> None:
     text = metrics_of(("POST", "pods", 200), ("POST", "pods", 201), ("POST", "pods", 201), ("DELETE", "pods", 200))
 
-    assert requests_in(text) == {"POST pods": 3, "DELETE pods": 1}
+    assert requests_in(text) == {Request("POST", "pods"): 3, Request("DELETE", "pods"): 1}
 
 
 def test_reads_are_no_writes() -> None:
-    found = requests_in(metrics_of(("GET", "pods", 200)))
+    found = requests_in(metrics_of(("GET", "pods", 200), ("GET", "", 200)))
 
-    assert found == {"GET pods": 1}
-    assert writes_of(found) == {}
+    assert found == {Request("GET", "pods"): 1, Request("GET", ""): 1}
+    assert writes(found) == 0
 
 
 def test_results_come_in_the_order_of_what_they_were_made_of() -> None:
