@@ -20,6 +20,8 @@ from trainmaster.cluster.kubelet.rewriting import Rewriter, replace_paths
 from trainmaster.cluster.kubelet.spawn_init import descendants
 from trainmaster.testing.podworld import Lab, PodWorld, a_container, a_lab, a_pod, script
 
+pytestmark = pytest.mark.sandbox
+
 T = TypeVar("T")
 
 
@@ -47,6 +49,33 @@ def test_endpoints_anywhere_in_a_text_are_rewritten() -> None:
     rewritten = a_rewriter().text(json.dumps(config))
 
     assert json.loads(rewritten)["cluster"]["worker"] == ["127.0.0.1:5022", "127.0.0.1:5122"]
+
+
+def test_addresses_beside_their_ports_in_json_are_rewritten() -> None:
+    peers = [{"url": "job-worker-0", "port": 9091}, {"url": "job-worker-1", "port": 9091}]
+    config = {"cluster": {"worker": peers}, "task": {"type": "worker", "index": 0}}
+
+    rewritten = a_rewriter().env({"MX_CONFIG": json.dumps(config)})
+
+    assert json.loads(rewritten["MX_CONFIG"]) == {
+        **config,
+        "cluster": {"worker": [{"url": "127.0.0.1", "port": 5091}, {"url": "127.0.0.1", "port": 5191}]},
+    }
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param('{"port":  1, "name": "job-worker-1"}', id="no address"),
+        pytest.param('[{"url": "www.example.com", "port": 80}]', id="an address of the world outside"),
+        pytest.param('{"url": "job-worker-1", "port": "80"}', id="no number"),
+        pytest.param('{"url": "job-worker-1", "port": true}', id="a truth value"),
+        pytest.param('{"url": "job-worker-1", "port": 80', id="cut short"),
+        pytest.param('{"port":' * 20_000, id="deeper than anybody writes"),
+    ],
+)
+def test_other_json_stays_as_it_is(value: str) -> None:
+    assert a_rewriter().env({"CONFIG": value}) == {"CONFIG": value}
 
 
 @pytest.mark.parametrize(
@@ -269,3 +298,16 @@ def test_the_own_name_of_a_pod_stays_where_it_is_no_address() -> None:
     env = {"MS_NODE_ID": "job-worker-0", "HOSTNAME": "job-worker-0", "MY_HOST": "job-worker-0"}
 
     assert a_rewriter("job-worker-0").env(env) == {**env, "MY_HOST": "127.0.0.1"}
+
+
+def test_commands_and_probes_find_the_volumes_of_their_container(tmp_path: Path) -> None:
+    mount = [{"name": "v", "mountPath": "/v"}]
+    wait = "import os, time\nwhile not os.path.exists('/v/up'): time.sleep(0.01)\nprint('seen', flush=True)"
+    hook = {"postStart": {"exec": {"command": ["touch", "/v/up"]}}}
+    probe = {"exec": {"command": ["test", "-e", "/v/up"]}, "periodSeconds": 0.02}
+    container = a_container(*script(wait), volumeMounts=mount, lifecycle=hook, readinessProbe=probe)
+
+    async def body(lab: Lab) -> str:
+        return await lab.ran(a_pod("one", containers=[container], volumes=[{"name": "v", "emptyDir": {}}]))
+
+    assert in_lab(tmp_path, body) == "seen\n"

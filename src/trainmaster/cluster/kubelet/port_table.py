@@ -74,6 +74,10 @@ class PortTable:
             self._ports[endpoint] = self._free(port)
         return self._ports[endpoint]
 
+    def of(self, namespace: str, name: str, port: int) -> int:
+        """Where a running pod listens: a port that was never dealt out was never rewritten either."""
+        return self._ports.get((namespace, name, port), port)
+
     def fix(self, namespace: str, name: str, port: int, number: int) -> None:
         """Of a service that is no pod's."""
         self._ports[namespace, name, port] = number

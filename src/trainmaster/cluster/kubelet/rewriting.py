@@ -1,21 +1,24 @@
 """Addresses and paths in a container's environment and arguments, rewritten for a machine where pods share one network.
 
-Where every pod is 127.0.0.1, a peer is known by its port alone. Three forms are understood: `name:port` anywhere in a
+Where every pod is 127.0.0.1, a peer is known by its port alone. Four forms are understood: `name:port` anywhere in a
 text (also `name.namespace.svc…:port`, and `localhost:port` for the pod's own ports), pairs of variables such as
-MASTER_ADDR and MASTER_PORT (of a port alone: one that the pod has declared), and a variable that is nothing but a
-name. The cluster address of a service is as good as its name. Paths of volumes are replaced by the directories behind
-them. Pure but for the port table it is given.
+MASTER_ADDR and MASTER_PORT (of a port alone: one that the pod has declared), pairs in JSON such as the "url" and "port"
+of MX_CONFIG, and a variable that is nothing but a name. The cluster address of a service is as good as its name. Paths
+of volumes are replaced by the directories behind them. Pure but for the port table it is given.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 HERE = "127.0.0.1"
 
 _PAIRS = ("ADDRESS", "ADDR", "HOST", "URI", "IP")
+_JSON_PAIRS = ("address", "addr", "host", "ip", "url")
 _OWN = ("localhost", "127.0.0.1", "0.0.0.0", "[::]", "[::1]")
 _ENDPOINT = re.compile(
     r"(?P<host>\[::1?\]|(?<![\w.-])[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?):(?P<port>\d{1,5})(?![\w.:])"
@@ -49,7 +52,28 @@ class Rewriter:
         if value == self.pod and variable.rpartition("_")[2] not in _PAIRS:
             return value
         name = self._cluster_name(value)
-        return HERE if name and name[1] in (*self.known, self.pod) else self.text(value)
+        if name and name[1] in (*self.known, self.pod):
+            return HERE
+        return self.text(self._json(value) if value.startswith(("{", "[")) and '"port"' in value else value)
+
+    def _json(self, value: str) -> str:
+        """The text as it is where it is no JSON, or has no pair of an address and its port."""
+        try:
+            parsed = json.loads(value)
+            found = [each for each in _objects(parsed) if self._rewrite_pair(each)]
+        except (ValueError, RecursionError):
+            return value
+        return json.dumps(parsed, separators=(",", ":")) if found else value
+
+    def _rewrite_pair(self, members: dict[str, Any]) -> bool:
+        port = members.get("port")
+        for name in _JSON_PAIRS:
+            if isinstance(members.get(name), str) and type(port) is int:
+                target = self._target(members[name], port) or self._bare(members[name])
+                if target is not None:
+                    members.update({name: HERE, "port": self.port_of(*target, port)})
+                    return True
+        return False
 
     def _pairs(self, env: Mapping[str, str]) -> Iterable[tuple[str, str]]:
         for name, value in env.items():
@@ -105,6 +129,14 @@ class Rewriter:
             case [_, namespace, "svc"] | [_, namespace, "svc", "cluster", "local"]:
                 return namespace, first  # a pod below its subdomain
         return None
+
+
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        yield value
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    for each in inner:
+        yield from _objects(each)
 
 
 def replace_paths(text: str, paths: Mapping[str, str]) -> str:

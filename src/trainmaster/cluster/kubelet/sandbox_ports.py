@@ -13,7 +13,7 @@ import dataclasses
 import json
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -37,6 +37,7 @@ class PortSandbox:
     def __init__(self, launcher: Launcher) -> None:
         self._launcher = launcher
         self.ports = PortTable()
+        self._words: dict[str, Callable[[str], str]] = {}  # how a running container's are rewritten, by its name
 
     @classmethod
     async def open(cls, root: Path) -> PortSandbox:
@@ -53,15 +54,26 @@ class PortSandbox:
         return PodSandbox(config.uid, HERE, config)
 
     async def start(self, pod: PodSandbox, config: ContainerConfig) -> Process:
-        return await self._launcher.start(pod.uid, self._rewritten(pod.config, config))
+        rewriter = self._rewriter(pod.config)
+        paths = {mount.target: mount.source for mount in config.mounts if mount.target != "/"}
+
+        def rewritten(word: str) -> str:
+            return rewriter.text(replace_paths(word, paths))
+
+        process = await self._launcher.start(pod.uid, self._rewritten(pod.config, config, rewriter, paths))
+        self._words[config.name] = rewritten
+        process.exit.add_done_callback(lambda _: self._words.pop(config.name, None))
+        return process
 
     async def exec(self, process: Process, config: ExecConfig) -> Process:
-        return await self._launcher.exec(process, config)
+        """The environment is the container's, and so rewritten already."""
+        rewritten = self._words.get(process.config.name, str)
+        return await self._launcher.exec(process, dataclasses.replace(config, argv=[*map(rewritten, config.argv)]))
 
     async def connect(self, pod: PodSandbox, port: int, *, local: bool = False) -> socket.socket:
         made = socket.socket()
         made.setblocking(False)
-        number = self.ports.get(pod.config.namespace, pod.config.name, port)
+        number = self.ports.of(pod.config.namespace, pod.config.name, port)
         try:
             await asyncio.get_running_loop().sock_connect(made, (HERE, number))
         except BaseException:
@@ -94,9 +106,9 @@ class PortSandbox:
         finally:
             self.ports.close()
 
-    def _rewritten(self, pod: PodConfig, config: ContainerConfig) -> ContainerConfig:
+    def _rewriter(self, pod: PodConfig) -> Rewriter:
         neighbours = pod.neighbours()
-        rewriter = Rewriter(
+        return Rewriter(
             pod.namespace,
             pod.name,
             {*neighbours.pods, *neighbours.services},
@@ -104,7 +116,10 @@ class PortSandbox:
             self._resolver(pod),
             neighbours.addresses,
         )
-        paths = {mount.target: mount.source for mount in config.mounts if mount.target != "/"}
+
+    def _rewritten(
+        self, pod: PodConfig, config: ContainerConfig, rewriter: Rewriter, paths: Mapping[str, str]
+    ) -> ContainerConfig:
         env = {name: replace_paths(value, paths) if name != "PATH" else value for name, value in config.env.items()}
         cwd = replace_paths(config.cwd, paths)
         return dataclasses.replace(
