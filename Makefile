@@ -9,7 +9,7 @@ KUBECTLS ?= kubectl-1_20 kubectl-1_32
 WORKERS := $(shell echo $$(($$(nproc) + 1)))# many tests wait for something: one more than there are cores
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check unit test-corpus e2e e2e-light test-kubectl test-kubernetes test-faults e2e-node bench generate golden clean
+.PHONY: help demo test check unit test-sandbox test-machines test-corpus e2e e2e-light test-kubectl test-kubernetes test-faults e2e-node bench generate golden clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -34,6 +34,12 @@ check: $(STAMP) ## Lint, types, layers, generated files
 
 unit: $(STAMP) ## Unit, golden and integration tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+
+test-sandbox: $(STAMP) ## Of the tests above, those that start containers: what they show may depend on the machine
+	$(BIN)/python -m pytest -m sandbox -n $(WORKERS) --dist loadfile $(PYTEST)
+
+test-machines: $(STAMP) ## The same without namespaces, as an ordinary user, and both (as root)
+	$(BIN)/python -m tools.machines
 
 test-corpus: $(STAMP) ## Plan other people's manifests from CORPUS=DIR and hold the plans against the rules
 	CORPUS="$(CORPUS)" $(BIN)/python -m pytest tests/corpus

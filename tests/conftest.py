@@ -1,9 +1,16 @@
 """What holds for all tests."""
 
+import os
 import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.machine import LeftOut, marked
+
+from trainmaster.cluster.kubelet.launcher import Launcher
 
 # How long an example takes depends on who else uses the machine: no property of ours is about that.
 settings.register_profile("ours", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -21,3 +28,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="embedded",
         help="the API server that tests/suite runs the operator on: ours, or a real control plane",
     )
+    parser.addoption(
+        "--no-namespaces",
+        action="store_true",
+        help="this machine forbids namespaces on purpose: with CI=true too, tests that need them are left out",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    is_error = os.environ.get("CI") == "true" and not config.getoption("--no-namespaces")
+    config.pluginmanager.register(LeftOut(config, is_error=is_error))
+    config.pluginmanager.register(marked)
+    guard_launcher()
+
+
+def guard_launcher() -> None:
+    """Only marked tests open one."""
+    unguarded = Launcher.open
+
+    async def guarded(root: Path, settings: Mapping[str, Any]) -> Launcher:
+        marked.starts_containers()
+        return await unguarded(root, settings)
+
+    Launcher.open = guarded  # type: ignore[method-assign]  # a test tool's own doing

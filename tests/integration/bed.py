@@ -39,6 +39,9 @@ PATIENCE = 40.0
 GRACE = 5.0
 """A watch that has been waited for in vain ends first: it can tell what it has seen."""
 
+GATE = "/gate/open"
+"""The file that some programs wait for. They are told its path, for in a volume without namespaces it has another."""
+
 MARK = uuid.uuid4().hex
 """Of this test process: in the environment of everything that its jobs start."""
 
@@ -62,7 +65,7 @@ def a_job(
 ) -> Json:
     """A job whose every rank runs one of our programs; `pod` and `container` add to the template."""
     framework = next(one for one in frameworks.BUILT_IN if one.kind == kind)
-    variables = {"MARK": MARK, "JOB": name, **(env or {})}
+    variables = {"MARK": MARK, "JOB": name, "GATE": GATE, **(env or {})}
     rank = {
         "name": framework.container,
         "image": IMAGE,

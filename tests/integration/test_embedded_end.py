@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 import yaml
 from tests.integration.bed import CONFIG, PATIENCE, a_job, connected, container_of, processes, wait_for_none
-from tests.integration.commands import said, started, trainmaster
+from tests.integration.commands import said, started, trainmaster, warned
+from tests.machine import BOTH
+
+pytestmark = pytest.mark.sandbox
 
 SAVING = "trap 'echo saved > /kept/checkpoint; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
 DEAF = "trap 'echo not yet' TERM; echo ready; while :; do sleep 0.05; done"
@@ -23,7 +26,7 @@ def a_rank(kept: Path, shell: str, grace: int = 30) -> dict[str, Any]:
     return a_job("JAXJob", "ending", "", restart="Never", pod=pod, container=container, replicas={"Worker": 1})
 
 
-@pytest.mark.parametrize("sandbox", ["namespaces", "ports"])
+@pytest.mark.parametrize("sandbox", BOTH)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
 def test_ranks_of_a_run_that_is_ended_may_save(tmp_path, number, sandbox):
     temporary = tmp_path / "tmp"
@@ -46,10 +49,9 @@ def test_ranks_of_a_run_that_is_ended_may_save(tmp_path, number, sandbox):
 def test_a_second_signal_ends_at_once_what_does_not_listen(tmp_path, number):
     with started("run", "-", given=yaml.safe_dump(a_rank(tmp_path, DEAF, grace=1000))) as command:
         said(command, "ready")
-        assert command.stderr is not None
 
         command.send_signal(number)
-        told = command.stderr.readline()
+        told = warned(command, "ending")
         command.send_signal(number)
         _, rest = command.communicate(timeout=PATIENCE)
 
@@ -63,10 +65,9 @@ def test_a_run_killed_while_it_waits_leaves_nothing_running(tmp_path):
     with started("run", "-", given=yaml.safe_dump(a_rank(tmp_path, DEAF, grace=1000)), TMPDIR=str(tmp_path)) as command:
         said(command, "ready")
         assert processes("ending") != []
-        assert command.stderr is not None
 
         command.send_signal(signal.SIGINT)
-        assert "ending 1 container" in command.stderr.readline()
+        warned(command, "ending 1 container")
         command.kill()
 
         wait_for_none("ending")
@@ -78,8 +79,7 @@ def test_a_run_that_has_ended_keeps_its_result_when_what_is_left_is_ended_at_onc
     pod["containers"][0]["command"][2] = "touch /kept/begun;" + DEAF
     survivor = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "survivor"}, "spec": pod}
     with started("run", "-", given=yaml.safe_dump_all([survivor, job])) as command:
-        assert command.stderr is not None
-        told = command.stderr.readline()
+        told = warned(command, "ending")
         command.send_signal(signal.SIGINT)
         command.communicate(timeout=PATIENCE)
 

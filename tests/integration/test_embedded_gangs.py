@@ -14,6 +14,8 @@ from trainmaster.cli.embedded import EmbeddedOptions
 from trainmaster.objects import quantity
 from trainmaster.objects.resource import Resource
 
+pytestmark = pytest.mark.sandbox
+
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 GROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
 PLUGINS = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")

@@ -11,6 +11,8 @@ from tests.integration.bed import MARK, Bed, Json, bed, holding, processes
 from trainmaster.cli.embedded import EmbeddedOptions
 from trainmaster.objects.resource import Resource
 
+pytestmark = pytest.mark.sandbox
+
 GROUPS = {
     "volcano": Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup"),
     "scheduler-plugins-scheduler": Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup"),

@@ -12,9 +12,12 @@ from typing import Any
 import pytest
 from tests.integration.bed import PATIENCE, Bed, Json, processes, wait_for_end
 from tests.integration.plainbed import a_pod, is_ready, plain_bed, told
+from tests.machine import BOTH
 
 from trainmaster.cluster.kubelet.images import ImageMapping, Images
 from trainmaster.objects.resource import CONFIG_MAPS, PODS, SERVICES
+
+pytestmark = pytest.mark.sandbox
 
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 NUMBERS = "".join(f"{number}\n" for number in range(1, 200_001))
@@ -36,7 +39,7 @@ print(namespace, urllib.request.urlopen(request, context=context).read().decode(
 """
 
 
-@pytest.fixture(scope="module", params=["namespaces", "ports"])
+@pytest.fixture(scope="module", params=BOTH)
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
     images = Images([ImageMapping("its-own-ssh", has_own_ssh=True)])
     with plain_bed(tmp_path_factory.mktemp(request.param) / "cluster", request.param, images) as running:
@@ -88,6 +91,7 @@ def test_a_token_is_not_mounted_where_that_is_not_wanted(cluster, place):
     assert stored["spec"]["containers"][0].get("volumeMounts") is None
 
 
+@pytest.mark.namespaces
 def test_pods_have_no_default_route(namespaced):
     said = caller(namespaced, "routes", "cat /proc/net/route | cut -f 1,2,8")
 
@@ -382,6 +386,7 @@ def test_the_name_of_a_service_with_another_port_than_its_pod_leads_to_it(cluste
     assert called_at(cluster, form.format(name), 80) == f"this is {name}-0\n"
 
 
+@pytest.mark.namespaces
 def test_the_address_of_a_service_without_a_pod_refuses_at_once(namespaced):
     namespaced.submit(a_service("alone"))
 

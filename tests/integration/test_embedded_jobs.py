@@ -12,6 +12,8 @@ from tests.integration.bed import Bed, Json, a_job, bed, container_of, holding, 
 
 from trainmaster.objects.resource import PODS
 
+pytestmark = pytest.mark.sandbox
+
 ROLES = {
     "TFJob": {"Chief": 1, "PS": 1, "Worker": 2},
     "PyTorchJob": {"Master": 1, "Worker": 2},
@@ -231,9 +233,13 @@ def test_ranks_share_a_claimed_volume_and_see_their_configuration(cluster, tmp_p
         {"name": "token", "secret": {"secretName": "token", "defaultMode": 0o400}},
     ]
     mounts = [("data", "/data"), ("training", "/etc/training"), ("token", "/etc/token")]
+    paths = {"DATA": "/data", "TRAINING": "/etc/training/epochs", "TOKEN": "/etc/token/token"}
     container = {
         "volumeMounts": [{"name": name, "mountPath": path} for name, path in mounts],
-        "env": [{"name": "EPOCHS", "valueFrom": {"configMapKeyRef": {"name": "training", "key": "epochs"}}}],
+        "env": [
+            {"name": "EPOCHS", "valueFrom": {"configMapKeyRef": {"name": "training", "key": "epochs"}}},
+            *({"name": name, "value": path} for name, path in paths.items()),
+        ],
     }
 
     cluster.submit(

@@ -13,6 +13,8 @@ import yaml
 from tests.integration.bed import PATIENCE, a_job, processes
 from tests.integration.commands import said, started, trainmaster
 
+pytestmark = pytest.mark.sandbox
+
 NAMED = {"name": "script"}
 
 

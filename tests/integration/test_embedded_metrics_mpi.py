@@ -17,6 +17,8 @@ from trainmaster.cli.embedded import EmbeddedOptions, embedded_operator
 from trainmaster.kube.client import Client
 from trainmaster.objects.resource import EVENTS
 
+pytestmark = pytest.mark.sandbox
+
 MARKS = ("created", "successful", "failed", "restarted", "deleted")
 Scrape = Callable[[], dict[tuple[str, str], float]]
 

@@ -12,6 +12,8 @@ from tests.integration.bed import MARK, Bed, Json, bed, holding, processes
 
 from trainmaster.cli.embedded import EmbeddedOptions, embedded_operator
 
+pytestmark = pytest.mark.sandbox
+
 VERSION = "mindspore.gitee.com/v1"
 
 

@@ -12,6 +12,8 @@ from tests.integration.bed import MARK, Bed, Json, bed, processes
 from trainmaster.cli.embedded import EmbeddedOptions, embedded_operator
 from trainmaster.objects.resource import JOBS, PODS
 
+pytestmark = pytest.mark.sandbox
+
 DOMAIN = "cluster.local"
 EACH = "for host in $(cut -d' ' -f1 /etc/mpi/hostfile); do {agent} $host 'echo reached $HERE' || exit 1; done"
 CALL = {
@@ -137,6 +139,7 @@ def test_a_job_on_the_network_of_its_node_runs(cluster: Bed, version: str) -> No
     assert reached(cluster, name) == ["worker-0"]
 
 
+@pytest.mark.namespaces  # without them volumes stay where only the owner of the cluster may go
 def test_a_job_of_another_user_may_read_its_keys_where_it_wants_them(cluster: Bed) -> None:
     script = "cd /home/mpiuser/.ssh && cat id_rsa id_rsa.pub authorized_keys"
     user = {"securityContext": {"runAsUser": 1000}}

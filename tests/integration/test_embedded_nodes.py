@@ -11,6 +11,8 @@ from tests.integration.plainbed import a_pod
 from trainmaster.cli.embedded import EmbeddedOptions
 from trainmaster.objects.resource import PODS
 
+pytestmark = pytest.mark.sandbox
+
 WORKERS = ("shrunk-worker-0", "shrunk-worker-1")
 
 

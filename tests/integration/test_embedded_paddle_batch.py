@@ -15,6 +15,8 @@ from tools import kubectl as stock
 from trainmaster.cli.embedded import EmbeddedOptions
 from trainmaster.objects.resource import CONFIG_MAPS, PODS
 
+pytestmark = pytest.mark.sandbox
+
 VERSION = "batch.paddlepaddle.org/v1"
 SERVE = "import signal; print('serving', flush=True); signal.pause()"
 MEET = """

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.bed import IMAGE, MARK, Bed, Json, bed, container_of, holding, processes, wait_for_end
+from tests.integration.bed import GATE, IMAGE, MARK, Bed, Json, bed, container_of, holding, processes, wait_for_end
 
 from trainmaster.objects.resource import CONFIG_MAPS, PODS, SERVICES
+
+pytestmark = pytest.mark.sandbox
 
 PADDLE = ("batch.paddlepaddle.org/v1", "PaddleJob")
 MINDSPORE = ("mindspore.gitee.com/v1", "MSJob")
@@ -33,7 +35,7 @@ def cluster() -> Iterator[Bed]:
 
 
 def template(job: str, program: str, gate: Path, env: Mapping[str, str], **spec: Any) -> Json:
-    variables = {"MARK": MARK, "JOB": job, **env}
+    variables = {"MARK": MARK, "JOB": job, "GATE": GATE, **env}
     container = {
         "name": "mindspore",
         "image": IMAGE,
@@ -169,6 +171,7 @@ def test_a_killed_replica_fails_its_job_and_takes_all_processes_with_it(cluster,
     assert (len(running), processes(name)) == (4, [])
 
 
+@pytest.mark.namespaces  # without them a process is told other addresses than its job's ConfigMap holds
 @pytest.mark.parametrize("role", ["ps", "worker"])
 @pytest.mark.parametrize("intranet", ["PodIP", "Service"])
 def test_a_pod_deleted_by_hand_comes_back_and_is_told_its_own_endpoint(cluster, tmp_path, intranet, role):

@@ -14,6 +14,9 @@ import pytest
 import yaml
 from tests.integration.bed import CONFIG, PATIENCE, a_job, connected, container_of, processes, wait_for_end
 from tests.integration.commands import said, started, trainmaster
+from tests.machine import BOTH
+
+pytestmark = pytest.mark.sandbox
 
 RING = Path(__file__).parents[2] / "examples" / "01-ring"
 MOUNTS = Path("/proc/self/mountinfo")
@@ -73,13 +76,13 @@ def held_open(pids: list[int]) -> Iterator[None]:
 
 
 @contextmanager
-def nothing_left(process: subprocess.Popen[str]) -> Iterator[None]:
+def nothing_left(process: subprocess.Popen[str], sandbox: str) -> Iterator[None]:
     """Within, the command ends; after that, nothing of what it had started or set up is there any more."""
     family = descendants(process.pid)
     spaces = namespaces_of(family)
     mounts, links = MOUNTS.read_text(), set(os.listdir("/sys/class/net"))
     assert len(family) > 2
-    assert any(space.startswith("net:") for space in spaces)
+    assert any(space.startswith("net:") for space in spaces) == (sandbox == "namespaces")
 
     with held_open(family):
         yield
@@ -91,7 +94,7 @@ def nothing_left(process: subprocess.Popen[str]) -> Iterator[None]:
     assert set(os.listdir("/sys/class/net")) == links
 
 
-@pytest.mark.parametrize("sandbox", ["namespaces", "ports"])
+@pytest.mark.parametrize("sandbox", BOTH)
 def test_run_trains_the_ring(sandbox):
     done = trainmaster("run", RING, "--sandbox", sandbox)
 
@@ -157,22 +160,26 @@ def test_run_ends_with_124_when_time_is_up(tmp_path):
     assert processes("held") == []
 
 
-def test_run_interrupted_ends_with_130_and_leaves_nothing(tmp_path):
-    with started("run", "-", "--config", CONFIG, given=held("held", tmp_path, replicas={"Worker": 2})) as command:
+@pytest.mark.parametrize("sandbox", BOTH)
+def test_run_interrupted_ends_with_130_and_leaves_nothing(tmp_path, sandbox):
+    with started(
+        "run", "-", "--sandbox", sandbox, "--config", CONFIG, given=held("held", tmp_path, replicas={"Worker": 2})
+    ) as command:
         said(command, "is the gate open?", times=2)
 
-        with nothing_left(command):
+        with nothing_left(command, sandbox):
             command.send_signal(signal.SIGINT)
             assert command.wait(PATIENCE) == 130
 
 
-def test_run_killed_leaves_nothing(tmp_path):
+@pytest.mark.parametrize("sandbox", BOTH)
+def test_run_killed_leaves_nothing(tmp_path, sandbox):
     """But its directory: nobody is there to remove it."""
     job = held("held", tmp_path, replicas={"Worker": 2})
-    with started("run", "-", "--config", CONFIG, given=job, TMPDIR=str(tmp_path)) as command:
+    with started("run", "-", "--sandbox", sandbox, "--config", CONFIG, given=job, TMPDIR=str(tmp_path)) as command:
         said(command, "is the gate open?", times=2)
 
-        with nothing_left(command):
+        with nothing_left(command, sandbox):
             command.kill()
 
 

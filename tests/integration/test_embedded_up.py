@@ -17,6 +17,8 @@ from tests.integration.bed import PATIENCE
 from trainmaster.cli.home import running_in, start_of
 from trainmaster.cluster.storage.store_log import Log
 
+pytestmark = pytest.mark.sandbox
+
 TRAINMASTER = (sys.executable, "-m", "trainmaster")
 
 

@@ -211,7 +211,7 @@ class Lab:
 
 @asynccontextmanager
 async def a_lab(
-    root: Path, *, kind: Kind = "namespaces", images: Images | None = None, timing: Timing | None = None
+    root: Path, *, kind: Kind = "auto", images: Images | None = None, timing: Timing | None = None
 ) -> AsyncIterator[Lab]:
     """A world, its kubelet and its sandbox, all of which end with the block."""
     world, sandbox = PodWorld(), await open_sandbox(kind, root)

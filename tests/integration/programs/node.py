@@ -2,7 +2,7 @@
 """A node of an MSJob without MindSpore: it joins its scheduler, comes back to one that was lost, and ends at the gate.
 
 A scheduler says who has joined, and never ends by itself, unless ENDS gives it an exit code: then it does when its last
-worker has left. The others wait for /gate/open.
+worker has left. The others wait until their gate is open.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ def join(patience=30.0):
 def work():
     scheduler = join()
     print(f"{NAME} has joined", flush=True)
-    while not os.path.exists("/gate/open"):
+    while not os.path.exists(os.environ["GATE"]):
         if select.select([scheduler], [], [], 0.05)[0] and not scheduler.recv(1):
             scheduler.close()
             scheduler = join()

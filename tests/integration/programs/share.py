@@ -5,12 +5,13 @@ import os
 import time
 from pathlib import Path
 
-data, name = Path("/data"), os.environ["HOSTNAME"]
+data, training, token = (Path(os.environ[name]) for name in ("DATA", "TRAINING", "TOKEN"))
+name = os.environ["HOSTNAME"]
 (data / name).write_text(f"from {name}")
 deadline = time.monotonic() + 30
 while len(found := sorted(data.iterdir())) < 2:
     assert time.monotonic() < deadline, found
     time.sleep(0.05)
 print("shared", [path.name for path in found])
-print("configmap", Path("/etc/training/epochs").read_text(), os.environ["EPOCHS"])
-print("secret", Path("/etc/token/token").read_text(), oct(Path("/etc/token/token").stat().st_mode & 0o777))
+print("configmap", training.read_text(), os.environ["EPOCHS"])
+print("secret", token.read_text(), oct(token.stat().st_mode & 0o777))

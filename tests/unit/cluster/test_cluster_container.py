@@ -15,6 +15,8 @@ from trainmaster.cluster.kubelet.kubelet_api import Timing
 from trainmaster.cluster.kubelet.logfiles import Selection, read
 from trainmaster.testing.podworld import Lab, PodWorld, a_container, a_lab, a_pod, script
 
+pytestmark = pytest.mark.sandbox
+
 T = TypeVar("T")
 
 QUICK = Timing(back_off=0.05, back_off_max=0.2, retry=0.05, coalesce=0.0)
@@ -45,36 +47,62 @@ def test_env_args_and_working_directory_are_the_manifests(tmp_path: Path) -> Non
             {"name": "WHERE", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
             {"name": "ME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
         ],
-        workingDir="/not/there/yet",
+        workingDir=str(tmp_path),
     )
     os.environ["SECRET_OF_THIS_MACHINE"] = "x"
 
-    lines = log_of(tmp_path, a_pod("one", containers=[container])).splitlines()
+    async def body(lab: Lab) -> tuple[list[str], str]:
+        log = await lab.ran(a_pod("one", containers=[container]))
+        return log.splitlines(), lab.world.pod("one")["status"]["podIP"]
 
-    assert lines[:2] == ["hello hello-world 10.244.0.2 one", "/not/there/yet"]
+    lines, address = in_lab(tmp_path, body)
+
+    assert lines[:2] == [f"hello hello-world {address} one", str(tmp_path)]
     assert "HOSTNAME=one" in lines
     assert not [line for line in lines if "SECRET_OF_THIS_MACHINE" in line]
 
 
-def test_a_mapped_image_brings_its_programs_files_and_entrypoint(tmp_path: Path) -> None:
-    (tmp_path / "bin").mkdir()
-    program = tmp_path / "bin" / "train"
-    program.write_text("#!/bin/sh\ncat /image/data; echo $FROM_IMAGE $1; pwd\n")
-    program.chmod(0o755)
-    (tmp_path / "data").write_text("data of the image\n")
+@pytest.mark.namespaces
+def test_a_working_directory_that_is_missing_is_made(tmp_path: Path) -> None:
+    container = a_container("pwd", workingDir="/not/there/yet")
+
+    assert log_of(tmp_path, a_pod("one", containers=[container])) == "/not/there/yet\n"
+
+
+def a_mapped_image(root: Path, program: str) -> Images:
+    """Its entrypoint is the program, a shell script; its files are one, /image/data."""
+    (root / "bin").mkdir()
+    entrypoint = root / "bin" / "train"
+    entrypoint.write_text(f"#!/bin/sh\n{program}\n")
+    entrypoint.chmod(0o755)
+    (root / "data").write_text("data of the image\n")
     mapping = ImageMapping(
         "test",
-        path_prefix=(tmp_path / "bin",),
-        overlays={"/image/data": tmp_path / "data"},
+        path_prefix=(root / "bin",),
+        overlays={"/image/data": root / "data"},
         entrypoint=("train",),
         cmd=("by-default",),
-        env={"FROM_IMAGE": "yes"},
+        env={"FROM_IMAGE": "yes", "DATA": "/image/data"},
         workdir="/image",
     )
+    return Images([mapping])
 
-    log = log_of(tmp_path, a_pod("one", containers=[{"name": "main", "image": "test"}]), images=Images([mapping]))
 
-    assert log == "data of the image\nyes by-default\n/image\n"
+def test_a_mapped_image_brings_its_programs_files_and_entrypoint(tmp_path: Path) -> None:
+    images = a_mapped_image(tmp_path, "cat $DATA; echo $FROM_IMAGE $1")
+
+    log = log_of(tmp_path, a_pod("one", containers=[{"name": "main", "image": "test"}]), images=images)
+
+    assert log == "data of the image\nyes by-default\n"
+
+
+@pytest.mark.namespaces
+def test_the_files_of_a_mapped_image_are_at_their_paths(tmp_path: Path) -> None:
+    images = a_mapped_image(tmp_path, "pwd; cat /image/data")
+
+    log = log_of(tmp_path, a_pod("one", containers=[{"name": "main", "image": "test"}]), images=images)
+
+    assert log == "/image\ndata of the image\n"
 
 
 def test_an_image_without_command_or_mapping_says_which_line_to_add(tmp_path: Path) -> None:
@@ -330,6 +358,26 @@ def test_a_startup_probe_holds_the_others_back(tmp_path: Path) -> None:
 
 
 def test_hooks_run_after_the_start_and_before_the_stop(tmp_path: Path) -> None:
+    hooks = {
+        "postStart": {"exec": {"command": ["sh", "-c", f"echo post >> {tmp_path}/said"]}},
+        "preStop": {"exec": {"command": ["sh", "-c", f"echo pre >> {tmp_path}/said"]}},
+    }
+    wait = f"until [ -e {tmp_path}/said ]; do sleep 0.01; done; echo seen; exec sleep 1000"
+
+    async def body(lab: Lab) -> None:
+        world = lab.world
+        world.add("Pod", a_pod("one", containers=[a_container("sh", "-c", wait, lifecycle=hooks)]))
+        await lab.until_logged("one", "seen")
+        world.delete_pod("one")
+        await world.until(lambda: not world.has_pod("one"))
+
+    in_lab(tmp_path, body)
+
+    assert (tmp_path / "said").read_text() == "post\npre\n"
+
+
+@pytest.mark.namespaces
+def test_hooks_find_the_main_process_of_their_container_as_process_1(tmp_path: Path) -> None:
     to_log = "> /proc/1/fd/1"
     hooks = {
         "postStart": {"exec": {"command": ["sh", "-c", f"echo post {to_log}"]}},

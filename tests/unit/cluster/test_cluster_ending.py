@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from tests.machine import BOTH
 
 from trainmaster.cluster.kubelet import ending as ending_module
 from trainmaster.cluster.kubelet.ending import Ending
 from trainmaster.cluster.kubelet.sandbox import Kind
 from trainmaster.testing.podworld import Lab, PodWorld, a_container, a_lab, a_pod, script
+
+pytestmark = pytest.mark.sandbox
 
 T = TypeVar("T")
 
@@ -23,7 +26,7 @@ def saving(path: Path) -> tuple[str, str, str]:
     return "sh", "-c", f"trap 'echo saved >> {path}; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
 
 
-def in_lab(root: Path, body: Callable[[Lab], Awaitable[T]], kind: Kind = "namespaces") -> T:
+def in_lab(root: Path, body: Callable[[Lab], Awaitable[T]], kind: Kind = "auto") -> T:
     async def main() -> T:
         async with a_lab(root, kind=kind) as lab:
             return await body(lab)
@@ -44,7 +47,7 @@ def hurried() -> Ending:
     return ending
 
 
-@pytest.mark.parametrize("kind", ["namespaces", "ports"])
+@pytest.mark.parametrize("kind", BOTH)
 def test_every_container_may_save_before_the_cluster_ends(tmp_path: Path, kind: Kind) -> None:
     saved = [tmp_path / "one", tmp_path / "two"]
 

@@ -7,9 +7,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
+import pytest
+
 from trainmaster.cluster.kubelet.kubelet_api import Seen, Timing
 from trainmaster.cluster.kubelet.launcher import Process
 from trainmaster.testing.podworld import NODE, Lab, PodWorld, a_container, a_lab, a_pod, script
+
+pytestmark = pytest.mark.sandbox
 
 T = TypeVar("T")
 
@@ -32,8 +36,8 @@ def test_a_pod_runs_to_success_and_leaves_a_log(tmp_path: Path) -> None:
     status = world.pod("one")["status"]
     assert phase == "Succeeded"
     assert sorted(log.splitlines()) == ["hello", "oops"]
-    assert status["podIP"] == "10.244.0.2"
-    assert status["hostIP"] == "10.244.0.1"
+    assert status["podIPs"] == [{"ip": status["podIP"]}]
+    assert status["hostIP"]
     assert world.state("one")["terminated"]["exitCode"] == 0
     assert world.state("one")["terminated"]["reason"] == "Completed"
     assert {c["type"]: (c["status"], c.get("reason")) for c in status["conditions"]} == {
@@ -41,6 +45,16 @@ def test_a_pod_runs_to_success_and_leaves_a_log(tmp_path: Path) -> None:
         "Ready": ("False", "PodCompleted"),
         "ContainersReady": ("False", "PodCompleted"),
     }
+
+
+@pytest.mark.namespaces
+def test_pods_and_their_machine_have_addresses_of_their_own(tmp_path: Path) -> None:
+    async def body(lab: Lab) -> tuple[str, str]:
+        await lab.ran(a_pod("one", "true"))
+        status = lab.world.pod("one")["status"]
+        return status["podIP"], status["hostIP"]
+
+    assert in_lab(tmp_path, body) == ("10.244.0.2", "10.244.0.1")
 
 
 def test_a_pod_fails_with_the_code_and_the_message_of_its_container(tmp_path: Path) -> None:
@@ -108,6 +122,7 @@ def test_a_pod_deleted_by_force_is_ended_at_once(tmp_path: Path) -> None:
     in_lab(tmp_path, body)
 
 
+@pytest.mark.namespaces
 def test_pods_find_one_another_and_services_by_name(tmp_path: Path) -> None:
     names = ["one", "one.default", "one.default.svc", "one.default.svc.cluster.local", "front", "front.default.svc"]
     look = (
@@ -291,6 +306,7 @@ def test_a_pod_deleted_before_it_could_start_is_gone(tmp_path: Path) -> None:
     assert in_lab(tmp_path, body) == ["FailedMount"]
 
 
+@pytest.mark.namespaces  # without them the address is this machine's
 def test_a_container_is_told_the_addresses_of_services(tmp_path: Path) -> None:
     async def body(lab: Lab) -> str:
         ports = [{"port": 80, "targetPort": 80}]

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = [pytest.mark.sandbox, pytest.mark.namespaces]
+
 PROGRAM = """
 import errno, os, socket, sys
 from trainmaster.cluster.kubelet import linux, spawn_lan, spawn_namespaces

@@ -275,6 +275,7 @@ def test_groups_that_a_dead_cluster_left_are_removed_and_no_others(tmp_path: Pat
     assert sorted(path.name for path in groups.iterdir()) == sorted([alive, "somebody-else"])
 
 
+@pytest.mark.sandbox
 def test_a_status_that_could_not_be_written_is_written_later(tmp_path: Path) -> None:
     async def main() -> str:
         async with a_lab(tmp_path, timing=Timing(retry=0.01)) as lab:

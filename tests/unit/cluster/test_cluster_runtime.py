@@ -14,6 +14,8 @@ from trainmaster.cluster.registry.status_error import ApiError
 from trainmaster.cluster.streams.session import STDERR, STDOUT, Session
 from trainmaster.testing.podworld import Lab, a_container, a_lab, a_pod, script
 
+pytestmark = pytest.mark.sandbox
+
 T = TypeVar("T")
 
 
@@ -128,10 +130,19 @@ def test_the_annotation_names_the_default_container(tmp_path: Path) -> None:
 def test_a_command_runs_in_the_container_with_its_environment(tmp_path: Path) -> None:
     async def body(lab: Lab, runtime: PodRuntime) -> tuple[bytes, bytes, int]:
         await a_running_pod(lab, "sleep", "1000", env=[{"name": "WHO", "value": "me"}])
-        command = ["sh", "-c", "echo $WHO on $(hostname); echo oops >&2; exit 3"]
+        command = ["sh", "-c", "echo $WHO on $HOSTNAME; echo oops >&2; exit 3"]
         return await told_by(await runtime.exec("default", "one", "", command, stdin=False, tty=False))
 
     assert in_lab(tmp_path, body) == (b"me on one\n", b"oops\n", 3)
+
+
+@pytest.mark.namespaces
+def test_a_command_runs_under_the_host_name_of_its_pod(tmp_path: Path) -> None:
+    async def body(lab: Lab, runtime: PodRuntime) -> tuple[bytes, bytes, int]:
+        await a_running_pod(lab, "sleep", "1000")
+        return await told_by(await runtime.exec("default", "one", "", ["hostname"], stdin=False, tty=False))
+
+    assert in_lab(tmp_path, body) == (b"one\n", b"", 0)
 
 
 def test_a_command_reads_its_input_to_the_end(tmp_path: Path) -> None:
@@ -219,7 +230,7 @@ async def collect(output: Any) -> bytes:
 
 def test_a_connection_reaches_what_listens_on_the_pods_own_loopback(tmp_path: Path) -> None:
     serve = (
-        "import socket; s = socket.create_server(('127.0.0.1', 99)); print('up', flush=True); "
+        "import socket; s = socket.create_server(('127.0.0.1', 9099)); print('up', flush=True); "
         "s.accept()[0].sendall(b'hi')"
     )
 
@@ -227,8 +238,8 @@ def test_a_connection_reaches_what_listens_on_the_pods_own_loopback(tmp_path: Pa
         await a_running_pod(lab, *script(serve))
         await lab.until_logged("one", "up")
         with pytest.raises(OSError, match="refused|Connect call failed"):
-            await runtime.connect("default", "one", 98)
-        reader, writer = await runtime.connect("default", "one", 99)
+            await runtime.connect("default", "one", 9098)
+        reader, writer = await runtime.connect("default", "one", 9099)
         told = await reader.read()
         writer.close()
         await writer.wait_closed()

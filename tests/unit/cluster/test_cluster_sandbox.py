@@ -23,6 +23,8 @@ from trainmaster.cluster.kubelet.sandbox import NamespaceSandbox, PodConfig, Pod
 from trainmaster.cluster.kubelet.spawn_init import descendants
 from trainmaster.cluster.kubelet.zygote import HelperError
 
+pytestmark = [pytest.mark.sandbox, pytest.mark.namespaces]
+
 PATH = {"PATH": os.environ["PATH"]}
 
 

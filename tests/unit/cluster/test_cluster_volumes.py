@@ -236,6 +236,7 @@ def test_published_files_are_replaced_all_at_once(tmp_path: Path) -> None:
     assert (tmp_path / "a").readlink() == Path("..data/a")
 
 
+@pytest.mark.sandbox
 def test_a_running_pod_sees_the_change_of_its_config_map(tmp_path: Path) -> None:
     wait = "import time\nwhile open('/config/a').read() != 'new': time.sleep(0.01)\nprint('seen')"
     container = a_container(*script(wait), volumeMounts=[{"name": "v", "mountPath": "/config"}])
@@ -254,6 +255,7 @@ def test_a_running_pod_sees_the_change_of_its_config_map(tmp_path: Path) -> None
     assert asyncio.run(main()) == "seen\n"
 
 
+@pytest.mark.sandbox
 def test_a_pod_waits_for_its_volumes_and_says_so(tmp_path: Path) -> None:
     container = a_container("cat", "/config/a", volumeMounts=[{"name": "v", "mountPath": "/config"}])
 
@@ -275,6 +277,7 @@ def test_a_pod_waits_for_its_volumes_and_says_so(tmp_path: Path) -> None:
     assert asyncio.run(main()) == "1"
 
 
+@pytest.mark.sandbox
 def test_empty_directories_are_shared_by_containers_nested_in_others_and_gone_with_the_pod(tmp_path: Path) -> None:
     mounts = [{"name": "v", "mountPath": "/a"}, {"name": "w", "mountPath": "/a/b/c"}]
     first = a_container("sh", "-c", "echo 1 > /a/x; echo 2 > /a/b/c/y", name="first", volumeMounts=mounts)

@@ -69,6 +69,7 @@ def test_what_is_said_of_missing_files_is_quoted(tmp_path, capsys, monkeypatch):
     assert {*printed(capsys)} <= QUOTED
 
 
+@pytest.mark.sandbox
 def test_what_is_warned_of_in_a_good_manifest_is_quoted(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "job.yaml").write_text(changed("spec:\n", "spec:\n  cleanPolicy: All\n"))
@@ -163,6 +164,7 @@ def test_what_is_hinted_at_when_the_cluster_warns_is_quoted():
             assert f"▲ PyTorchJob {job}: Hint  {hinted(hints.of_warning(reason, message, HERE))}" in QUOTED
 
 
+@pytest.mark.sandbox
 def test_what_is_said_of_a_taken_port_is_quoted(tmp_path, capsys):
     (tmp_path / "job.yaml").write_text(RING)
 
