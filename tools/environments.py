@@ -169,7 +169,11 @@ def _install(name: str, lines: Sequence[str], directory: Path) -> None:
     listed = directory / "requirements.txt"
     run(name, [sys.executable, "-m", "venv", str(directory)])
     listed.write_text("\n".join(lines) + "\n")
-    run(name, pip(directory, "install", "--quiet", "--retries", "2", "--requirement", str(listed)), grows=directory)
+    downloads = directory / "downloads"  # below the directory, so that they are counted; and /tmp may be small
+    downloads.mkdir()
+    command = pip(directory, "install", "--quiet", "--retries", "2", "--requirement", str(listed))
+    run(name, command, variables={"TMPDIR": str(downloads)}, grows=directory)
+    shutil.rmtree(downloads)
 
 
 def _build(name: str, wanted: str) -> Build:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -26,7 +26,9 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]
     listed.write_text('small = ["wheel==1"]')
     commands: list[Sequence[str]] = []
 
-    def run(name: str, command: Sequence[str], *, grows: Path | None = None) -> None:
+    def run(
+        name: str, command: Sequence[str], *, variables: Mapping[str, str] | None = None, grows: Path | None = None
+    ) -> None:
         commands.append(command)
         if "venv" in command:
             Path(command[-1]).mkdir(parents=True)
@@ -83,6 +85,26 @@ def test_another_list_is_another_environment(made):
     environments.RECIPES.write_text('small = ["wheel==2"]')
 
     assert environments.location("small") != before
+
+
+def test_downloads_are_counted_with_the_environment_and_do_not_stay_in_it(made, monkeypatch):
+    unpacked: list[Path] = []
+
+    def run(
+        name: str, command: Sequence[str], *, variables: Mapping[str, str] | None = None, grows: Path | None = None
+    ) -> None:
+        if variables:
+            unpacked.append(Path(variables["TMPDIR"]))
+            assert grows in unpacked[0].parents
+            assert unpacked[0].is_dir()
+        else:
+            Path(command[-1]).mkdir(parents=True)
+
+    monkeypatch.setattr(environments, "run", run)
+
+    environments.environment("small")
+
+    assert [path.exists() for path in unpacked] == [False]
 
 
 def test_who_comes_second_waits_and_finds_it_made(made):
