@@ -6,6 +6,7 @@ port that all ranks are told."""
 import os
 import socket
 import time
+import warnings
 import zlib
 
 import numpy as np
@@ -40,6 +41,8 @@ def main():
     if RANK == 0:
         tracker = RabitTracker(n_workers=WORLD, host_ip=address, port=PORT, sortby="task", timeout=120)
         tracker.start()
+    # A worker may come before the tracker. XGBoost warns, and tries again by itself; what fails for good is an error.
+    warnings.filterwarnings("ignore", r"(?s).*(Failed to connect to|Retrying connection to)")
     meeting = {"dmlc_tracker_uri": address, "dmlc_tracker_port": PORT, "dmlc_task_id": f"{RANK:04}"}
     with collective.CommunicatorContext(**meeting, dmlc_retry=10, dmlc_timeout=60):
         print(f"rank {collective.get_rank()} of {collective.get_world_size()} has joined", flush=True)
