@@ -3,10 +3,15 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+RUNS := $(VENV)/.runs# trainmaster and what it needs to run
+STAMP := $(VENV)/.installed# the same with the tools of development
 CORPUS ?= ../shared/corpus
 KUBECTLS ?= kubectl-1_20 kubectl-1_32
 WORKERS := $(shell echo $$(($$(nproc) + 1)))# many tests wait for something: one more than there are cores
+
+ON_INTERRUPT := trap 'echo "interrupted: the same command starts over, with what was downloaded"; exit 130' INT;
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+NOT_INSTALLED := echo "the packages of pyproject.toml could not be installed: check the network (PIP_INDEX_URL names a mirror) and the room on disk"
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check unit test-sandbox test-machines test-corpus e2e e2e-light test-kubectl test-kubernetes test-faults e2e-node bench generate golden clean
@@ -14,13 +19,17 @@ WORKERS := $(shell echo $$(($$(nproc) + 1)))# many tests wait for something: one
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
 
-$(STAMP): pyproject.toml
-	@echo "setting up $(VENV) …"
+$(RUNS): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or later is needed; set PYTHON=…")'
-	@$(BIN)/python -m pip --version > /dev/null 2>&1 || { rm -rf $(VENV); $(PYTHON) -m venv $(VENV); } || \
+	@echo "setting up $(VENV): downloading trainmaster's own dependencies, 18 MB …"
+	@$(ON_INTERRUPT) $(BIN)/python -m pip --version > /dev/null 2>&1 || { rm -rf $(VENV); $(PYTHON) -m venv $(VENV); } || \
 	  { rm -rf $(VENV); echo "$(PYTHON) cannot make virtual environments; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' || \
-	  { echo "the packages of pyproject.toml could not be installed: check the network (PIP_INDEX_URL names a mirror) and the room on disk"; exit 1; }
+	@$(ON_INTERRUPT) $(PIP_INSTALL) -e . || { $(NOT_INSTALLED); exit 1; }
+	@touch $@
+
+$(STAMP): $(RUNS)
+	@echo "completing $(VENV): downloading development tools, 50 MB …"
+	@$(ON_INTERRUPT) $(PIP_INSTALL) -e '.[dev]' || { $(NOT_INSTALLED); exit 1; }
 	@touch $@
 
 test: check unit ## Check and test everything that needs nothing outside this clone
@@ -50,8 +59,8 @@ golden: $(STAMP) ## Rewrite the golden plans; review the difference as code
 generate: $(STAMP) ## Rewrite what is derived: deploy/, docs/kinds/, docs/reference/
 	$(BIN)/python -m tools.generate
 
-demo: $(STAMP) ## Train a small model on three ranks of PyTorch on this machine
-	@$(BIN)/python -m tools.demo
+demo: $(RUNS) ## Train a model on three ranks: with PyTorch if it is installed or FRAMEWORK=pytorch, else XGBoost
+	@$(BIN)/python -m tools.demo --python "$(PYTHON)" --framework "$(FRAMEWORK)"
 
 e2e: $(STAMP) ## Train every example with its real framework, try their traps and the unmodified SDK; keep the table
 	@$(BIN)/python -m tools.environments all > /dev/null

@@ -15,7 +15,7 @@ SHORTEST = 6
 @cache
 def texts() -> tuple[str, ...]:
     """All constants of the source and of the demo, the longest first; of formatted ones what is fixed."""
-    paths = [*(ROOT / "src").rglob("*.py"), ROOT / "tools" / "demo.py"]
+    paths = [*(ROOT / "src").rglob("*.py"), *(ROOT / "tools").glob("demo*.py")]
     found = {
         text
         for line in (ROOT / "Makefile").read_text().splitlines()
