@@ -159,6 +159,21 @@ def test_quality_of_service_follows_from_requests_and_limits(resources: dict[str
             "spec.containers[0].livenessProbe: Required value: must specify a handler type",
             id="empty-probe",
         ),
+        pytest.param(
+            a_pod(a_container(), hostAliases=[{"ip": "1.2.3.4\n6.6.6.6 api"}]),
+            'spec.hostAliases[0].ip: Invalid value: "1.2.3.4\\n6.6.6.6 api": must be a valid IP address',
+            id="alias-ip",
+        ),
+        pytest.param(
+            a_pod(a_container(), hostAliases=[{"ip": "fe80::1%eth0"}]),
+            'spec.hostAliases[0].ip: Invalid value: "fe80::1%eth0": must be a valid IP address',
+            id="alias-scope",
+        ),
+        pytest.param(
+            a_pod(a_container(), hostAliases=[{"ip": "::1", "hostnames": ["a", "b\n6.6.6.6 api"]}]),
+            'spec.hostAliases[0].hostnames[1]: Invalid value: "b\\n6.6.6.6 api": a lowercase RFC 1123 subdomain must',
+            id="alias-name",
+        ),
     ],
 )
 def test_a_pod_that_makes_no_sense_is_refused_with_the_path(pod: dict[str, Any], complaint: str) -> None:

@@ -79,3 +79,22 @@ def test_a_pod_on_the_network_of_the_machine_is_reached_directly(tmp_path: Path)
 
 def test_several_pods_share_the_address_that_translates(tmp_path: Path) -> None:
     assert led_to(tmp_path, a_pod("web-0"), a_pod("web-1"), a_service(OTHER)) == [SERVICE]
+
+
+@pytest.mark.parametrize(
+    "alias",
+    [
+        {"ip": "1.2.3.4\n6.6.6.6 api", "hostnames": ["x"]},
+        {"ip": "1.2.3.4", "hostnames": ["x\n6.6.6.6 api"]},
+        {"ip": "fe80::1%\n6.6.6.6", "hostnames": ["api"]},
+        {"hostnames": ["api"]},
+    ],
+)
+def test_a_stored_alias_that_is_more_than_one_line_is_left_out(tmp_path: Path, alias: dict[str, Any]) -> None:
+    pod = a_pod(hostAliases=[{"ip": "9.9.9.9", "hostnames": ["good"]}, alias])
+
+    lines = Hosts(tmp_path).file_of(pod).read_text().splitlines()
+
+    assert lines[0] == "9.9.9.9 good"
+    assert lines[1] == "127.0.0.1 localhost"
+    assert not [line for line in lines if "api" in line.split()]

@@ -11,16 +11,19 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from trainmaster.cluster.kubelet.beneath import step
 from trainmaster.cluster.kubelet.cluster_ips import address_of, ports_of, unforwarded
 from trainmaster.cluster.kubelet.sandbox import Neighbours
 from trainmaster.objects import selector
 from trainmaster.objects.meta import Json
 
 _TIDY_SECONDS = 0.05
+_LINE = re.compile(r"[0-9A-Fa-f.:]{2,45}( [-A-Za-z0-9._]{1,253})*", re.ASCII)
 _HEAD = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"
 
 
@@ -53,7 +56,7 @@ class Hosts:
         space, name = self._space(pod), pod["metadata"]["name"]
         if not _is_special(pod):
             return self._path(pod["metadata"]["namespace"])
-        path = space.own_files.setdefault(name, self._directory / f"{pod['metadata']['uid']}.pod")
+        path = space.own_files.setdefault(name, self._directory / f"{step(pod['metadata']['uid'])}.pod")
         self._rewrite(path, pod["metadata"]["namespace"], _aliases(pod))
         return path
 
@@ -130,7 +133,7 @@ class Hosts:
         return space
 
     def _path(self, namespace: str) -> Path:
-        return self._directory / namespace
+        return self._directory / step(namespace)
 
     def _append(self, namespace: str, lines: Iterable[str]) -> None:
         text = "".join(f"{line}\n" for line in lines)
@@ -178,9 +181,13 @@ def _is_special(pod: Json) -> bool:
 
 
 def _aliases(pod: Json) -> list[str]:
-    """What the pod's file has before all others': on this machine's network also the machine's own names."""
+    """What the pod's file has before all others': on this machine's network also the machine's own names.
+
+    An alias of an older store that would make more than its own line is left out.
+    """
     entries = pod["spec"].get("hostAliases") or ()
-    given = [f"{entry['ip']} {' '.join(entry.get('hostnames') or ())}" for entry in entries]
+    given = [f"{entry.get('ip')} {' '.join(entry.get('hostnames') or ())}" for entry in entries]
+    given = [line for line in given if _LINE.fullmatch(line)]
     own = Path("/etc/hosts").read_text().splitlines() if pod["spec"].get("hostNetwork") else []
     return [*given, *own]
 

@@ -177,9 +177,10 @@ class Kubelet:
 
     async def _work(self, uid: str) -> None:
         """A worker that fails is replaced: the pod must not be left to itself."""
-        house = self.house
-        while not await self._has_finished(worker := self._workers[uid]):
-            await asyncio.sleep(self._timing.retry)
+        house, pause = self.house, self._timing.retry
+        while not await self._has_finished(worker := self._workers[uid], pause):
+            await self._sleep(worker, pause)
+            pause = min(2 * pause, self._timing.back_off_max)
             if worker.is_gone or self._is_ending:
                 break
             self._workers[uid] = PodWorker(house, worker.scene.pod)
@@ -189,13 +190,22 @@ class Kubelet:
         await asyncio.sleep(self._timing.log_retention)
         await asyncio.to_thread(shutil.rmtree, house.directory_of(uid), ignore_errors=True)
 
-    async def _has_finished(self, worker: PodWorker) -> bool:
+    async def _has_finished(self, worker: PodWorker, pause: float) -> bool:
         try:
             await worker.run()
-        except Exception:
+        except Exception as error:
             log.exception("worker of pod %s failed", worker.scene.pod["metadata"]["name"])
+            while isinstance(error, ExceptionGroup):
+                error = error.exceptions[0]
+            reason = f"{type(error).__name__}: {error}"
+            await worker.scene.event("Warning", "FailedSync", f"Error syncing pod, next try in {pause:g}s: {reason}")
             return False
         return True
+
+    async def _sleep(self, worker: PodWorker, pause: float) -> None:
+        """A pod that is to end does not wait for the end of its back-off."""
+        stop = worker.scene.stop
+        await (asyncio.sleep(self._timing.retry) if stop.is_ordered else stop.sleep(pause))
 
     async def _sweep(self) -> None:
         """Logs of pods that went while we were not there."""

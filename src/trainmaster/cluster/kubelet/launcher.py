@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import fcntl
 import os
 import secrets
@@ -27,6 +28,8 @@ class Mount:
     source: str
     target: str
     read_only: bool = False
+    within: str = ""
+    """The volume that the source is a part of: links there are the pod's to change, so none is followed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +197,7 @@ class Launcher:
     async def start(self, pod: str, config: ContainerConfig) -> Process:
         """Returns when the command has been executed; HelperError when it could not be."""
         cgroup = self._cgroups.create(config.name.replace("/", "_"), config.memory, config.cpu)
-        mounts = [{"source": m.source, "target": m.target, "read_only": m.read_only} for m in config.mounts]
+        mounts = [dataclasses.asdict(mount) for mount in config.mounts]
         body = {"pod": pod, "log": str(config.log), "mounts": mounts}
         try:
             return await self._launch("start", config, body, cgroup, Streams.for_container(config))

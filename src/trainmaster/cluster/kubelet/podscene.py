@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from trainmaster.cluster.kubelet.beneath import step
 from trainmaster.cluster.kubelet.cluster_ips import ClusterIPs
 from trainmaster.cluster.kubelet.gpus import Gpus
 from trainmaster.cluster.kubelet.hosts import Hosts
@@ -49,7 +50,7 @@ class House:
     told: set[str] = field(default_factory=set)  # shortcomings of this machine, told once each
 
     def directory_of(self, uid: str) -> Path:
-        return self.root / "pods" / uid
+        return self.root / "pods" / step(uid)
 
 
 @dataclass(slots=True)
@@ -99,7 +100,7 @@ class Scene:
             self.house.turns.release()
 
     def log_path(self, container: str, attempt: int) -> Path:
-        return self.directory / container / f"{attempt}.log"
+        return self.directory / step(container) / f"{attempt}.log"
 
     async def event(self, kind: Literal["Normal", "Warning"], reason: str, message: str, container: str = "") -> None:
         """An event must not keep a pod from running."""

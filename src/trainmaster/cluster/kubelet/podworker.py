@@ -16,7 +16,7 @@ from trainmaster.cluster.kubelet.hosts import hostname_of
 from trainmaster.cluster.kubelet.podscene import House, Scene
 from trainmaster.cluster.kubelet.podstatus import Record, phase_of, status_of, view_of
 from trainmaster.cluster.kubelet.sandbox import PodConfig, Sandbox, SandboxError
-from trainmaster.cluster.kubelet.volume_files import VolumeError
+from trainmaster.cluster.kubelet.volume_files import BadVolumeError, VolumeError
 from trainmaster.cluster.kubelet.volumes import Volumes
 from trainmaster.cluster.kubelet.zygote import HelperError
 from trainmaster.objects.meta import Json
@@ -189,7 +189,7 @@ class PodWorker:
     async def _prepare(self) -> bool:
         """Volumes and sandbox, tried until they are there or the pod is to end."""
         scene, house = self.scene, self._house
-        pause = min(_FIRST_PAUSE, house.timing.retry)
+        pause = longest = min(_FIRST_PAUSE, house.timing.retry)
         while not scene.stop.is_ordered:
             try:
                 await scene.volumes.prepare(scene.pod, scene.node, house.sandbox.host_ip)
@@ -197,8 +197,10 @@ class PodWorker:
                     return False
                 scene.box = await house.sandbox.create(self._pod_config())
             except VolumeError as error:
+                longest = house.timing.back_off_max if isinstance(error, BadVolumeError) else house.timing.retry
                 await scene.event_once("FailedMount", f"MountVolume.SetUp failed: {error}")
             except SandboxError as error:
+                longest = house.timing.retry
                 await scene.event_once("FailedCreatePodSandBox", f"Failed to create pod sandbox: {error}")
             else:
                 self._view.ip, self._view.host_ip = scene.box.ip, house.sandbox.host_ip
@@ -208,7 +210,7 @@ class PodWorker:
                 return True
             scene.end_turn()
             await scene.stop.sleep(pause)
-            pause = min(2 * pause, house.timing.retry)
+            pause = min(2 * pause, longest)
         return False
 
     def _pod_config(self) -> PodConfig:

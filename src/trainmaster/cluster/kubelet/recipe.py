@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trainmaster.cluster.kubelet import environment
+from trainmaster.cluster.kubelet.beneath import step
 from trainmaster.cluster.kubelet.hosts import hostname_of
 from trainmaster.cluster.kubelet.images import ResolvedImage
 from trainmaster.cluster.kubelet.launcher import ContainerConfig, Mount
@@ -118,7 +119,7 @@ def _mounts(
 
 
 def _message_path(scene: Scene, container: str, attempt: int) -> Path:
-    return scene.directory / container / f"{attempt}.termination"
+    return scene.directory / step(container) / f"{attempt}.termination"
 
 
 def _message_file(scene: Scene, container: str, attempt: int) -> Path:

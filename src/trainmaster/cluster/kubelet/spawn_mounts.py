@@ -12,9 +12,10 @@ import errno
 import os
 import stat
 from collections.abc import Sequence
-from typing import TypedDict
+from pathlib import PurePath
+from typing import NotRequired, TypedDict
 
-from trainmaster.cluster.kubelet import linux
+from trainmaster.cluster.kubelet import beneath, linux
 
 _DEVICES = (
     "null",
@@ -40,6 +41,7 @@ class Mount(TypedDict):
     source: str
     target: str
     read_only: bool
+    within: NotRequired[str]
 
 
 class MemoryVolume(TypedDict):
@@ -73,7 +75,7 @@ def mount_volumes(mounts: Sequence[Mount], directories: Sequence[str] = ()) -> N
     """
     table = _Table()
     ordered = sorted(mounts, key=lambda mount: mount["target"].count("/"))
-    sources = [os.open(_as_seen(mount["source"]), os.O_PATH | os.O_CLOEXEC) for mount in ordered]
+    sources = [_opened(mount) for mount in ordered]
     try:
         targets = [table.bind(source, mount["target"]) for source, mount in zip(sources, ordered, strict=True)]
     finally:
@@ -84,6 +86,14 @@ def mount_volumes(mounts: Sequence[Mount], directories: Sequence[str] = ()) -> N
     for target, mount in zip(targets, ordered, strict=True):
         if mount["read_only"]:
             linux.make_read_only(target)
+
+
+def _opened(mount: Mount) -> int:
+    """Part of a volume is found step by step: whoever shares the volume may put a link in its way at any moment."""
+    root = mount.get("within")
+    if not root or root == mount["source"]:
+        return os.open(_as_seen(mount["source"]), os.O_PATH | os.O_CLOEXEC)
+    return beneath.open_path(_as_seen(root), PurePath(mount["source"]).relative_to(root).parts)
 
 
 class _Table:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainmaster.cluster.kubelet.beneath import steps_of, write_file
 from trainmaster.cluster.kubelet.environment import field_value, resource_value
 from trainmaster.objects.meta import Json
 
@@ -24,6 +25,8 @@ from trainmaster.objects.meta import Json
 class File:
     content: bytes
     mode: int
+    owner: tuple[int, int] = (-1, -1)
+    """User and group; -1 is who publishes it."""
 
 
 Files = dict[str, File]
@@ -31,6 +34,10 @@ Files = dict[str, File]
 
 class VolumeError(Exception):
     """A volume cannot be mounted, perhaps not yet; the message is for an event."""
+
+
+class BadVolumeError(VolumeError):
+    """A volume that waiting does not mend: what defines it has to change."""
 
 
 def config_map_files(found: Json | None, source: Json, default_mode: int, name: str) -> Files:
@@ -84,24 +91,37 @@ def _chosen(contents: Mapping[str, bytes], source: Json, default_mode: int, what
 
 
 def publish(directory: Path, files: Files) -> None:
-    """Replaces what the directory shows; a reader sees all of the old files or all of the new ones."""
+    """Replace the directory's files atomically: a reader sees either all old files or all new ones.
+
+    OSError if a path leads out of the directory, or through another file; nothing has changed then.
+    """
+    wanted = {tuple(steps_of(path)): file for path, file in files.items()}
     directory.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix="..", dir=directory))
-    fresh.chmod(0o755)
-    for path, file in files.items():
-        target = fresh / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(file.content)
-        target.chmod(file.mode)
+    try:
+        _fill(fresh, wanted)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
     current = directory / "..data"
     old = os.readlink(current) if current.is_symlink() else ""
     link = directory / "..data_tmp"
     link.unlink(missing_ok=True)
     link.symlink_to(fresh.name)
     link.replace(current)
-    _link_names(directory, {path.split("/")[0] for path in files})
-    if old:
+    _link_names(directory, {steps[0] for steps in wanted})
+    if old.startswith("..") and old != ".." and "/" not in old:
         shutil.rmtree(directory / old, ignore_errors=True)
+
+
+def _fill(directory: Path, files: Mapping[tuple[str, ...], File]) -> None:
+    opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        for steps, file in files.items():
+            write_file(opened, steps, file.content, file.mode & 0o777, file.owner)
+        os.fchmod(opened, 0o755)
+    finally:
+        os.close(opened)
 
 
 def _link_names(directory: Path, wanted: set[str]) -> None:

@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trainmaster.cluster.controllers.claims import PROVISIONED_BY
-from trainmaster.cluster.kubelet import environment, volume_files
+from trainmaster.cluster.kubelet import beneath, environment, volume_files
 from trainmaster.cluster.kubelet.kubelet_api import PodApi
 from trainmaster.cluster.kubelet.launcher import Mount
 from trainmaster.cluster.kubelet.machine_config import stand_in
 from trainmaster.cluster.kubelet.rewriting import replace_paths
-from trainmaster.cluster.kubelet.volume_files import Files, VolumeError
+from trainmaster.cluster.kubelet.token_files import token_access
+from trainmaster.cluster.kubelet.volume_files import BadVolumeError, Files, VolumeError
 from trainmaster.objects import quantity
 from trainmaster.objects.meta import Json
 
@@ -62,14 +63,14 @@ class Volumes:
     async def prepare(self, pod: Json, node: Json, host_ip: str) -> None:
         """VolumeError while something is missing; may be called again. The pod's address is not known yet."""
         for volume in pod["spec"].get("volumes") or ():
-            self._volumes[volume["name"]] = await self._make(volume, pod, node, "", host_ip)
+            self._volumes[volume["name"]] = await self._made(volume, pod, node, "", host_ip)
 
     async def refresh(self, pod: Json, node: Json, ip: str, host_ip: str) -> None:
         """What came of changed config maps, secrets and labels; what has gone missing stays as it was."""
         for volume in pod["spec"].get("volumes") or ():
             if any(kind in volume for kind in _FILES):
                 try:
-                    await self._make(volume, pod, node, ip, host_ip)
+                    await self._made(volume, pod, node, ip, host_ip)
                 except VolumeError:
                     continue
 
@@ -91,15 +92,22 @@ class Volumes:
         if volume is None:
             raise VolumeError(f"volume {mount['name']!r} is mounted but not defined")
         part = environment.expand(mount.get("subPathExpr") or "", env) or mount.get("subPath") or ""
-        source = _inside(volume.path, part) if part else volume.path
-        return Mount(
-            str(source), os.path.normpath(mount["mountPath"]), volume.is_read_only or bool(mount.get("readOnly"))
-        )
+        target, is_read_only = os.path.normpath(mount["mountPath"]), volume.is_read_only or bool(mount.get("readOnly"))
+        if not part:
+            return Mount(str(volume.path), target, is_read_only)
+        return Mount(str(_inside(volume.path, part)), target, is_read_only, os.path.realpath(volume.path))
+
+    async def _made(self, volume: Json, pod: Json, node: Json, ip: str, host_ip: str) -> Volume:
+        try:
+            return await self._make(volume, pod, node, ip, host_ip)
+        except (OSError, environment.MissingReference) as error:
+            reason = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+            raise BadVolumeError(f"volume {volume['name']!r}: {reason}") from error
 
     async def _make(self, volume: Json, pod: Json, node: Json, ip: str, host_ip: str) -> Volume:
         kind = next((key for key in volume if key != "name"), "emptyDir")
         source: Json = volume.get(kind) or {}
-        path = self._directory / volume["name"]
+        path = self._directory / beneath.step(volume["name"])
         match kind:
             case "emptyDir" | "ephemeral":
                 return self._empty(path, source, pod)
@@ -123,7 +131,7 @@ class Volumes:
         places = {
             volume["name"]: str(self._place(volume["hostPath"]["path"]))
             if "hostPath" in volume
-            else str(self._directory / volume["name"])
+            else str(self._directory / beneath.step(volume["name"]))
             for volume in spec.get("volumes") or ()
             if not volume.keys() & {"persistentVolumeClaim", "nfs"}
         }
@@ -203,7 +211,9 @@ class Volumes:
                 return volume_files.downward_files(pod, source.get("items") or [], mode, node, ip, host_ip)
             case "serviceAccountToken":
                 account = pod["spec"].get("serviceAccountName") or "default"
-                return {source["path"]: volume_files.File(self._token(namespace, account).encode(), mode)}
+                access = token_access(pod)
+                token = volume_files.File(self._token(namespace, account).encode(), access.mode, access.owner)
+                return {source["path"]: token}
         files: Files = {}
         for part in source.get("sources") or ():
             for part_kind, part_source in part.items():
@@ -221,11 +231,15 @@ def _relocated(found: Json | None, paths: Mapping[str, str]) -> Json | None:
 
 def _inside(root: Path, part: str) -> Path:
     """A path below a volume, made if it is missing; a link that leads out of the volume is refused."""
-    path = (root / part.strip("/")).resolve()
-    if not path.is_relative_to(root.resolve()):
-        raise VolumeError(f"subPath {part!r} leads out of its volume")
-    if not path.exists():
-        path.mkdir(parents=True)
+    whole = Path(os.path.realpath(root))
+    path = Path(os.path.realpath(whole / part.strip("/")))
+    if not path.is_relative_to(whole) or ".." in part.split("/"):
+        raise BadVolumeError(f"subPath {part!r} leads out of its volume")
+    if path != whole:
+        try:
+            beneath.make_directories(str(whole), path.relative_to(whole).parts)
+        except OSError as error:
+            raise BadVolumeError(f"subPath {part!r}: {error.strerror}") from error
     return path
 
 

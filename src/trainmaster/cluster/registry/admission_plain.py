@@ -31,14 +31,26 @@ _VOLUME_SOURCES = frozenset(
 _RECLAIM = ("Delete", "Recycle", "Retain")
 
 
+def _key_problems(key: str) -> Iterator[str]:
+    """A key is the name of a file where a volume shows it."""
+    if len(key) > 253:
+        yield "must be no more than 253 characters"
+    if not _KEY.fullmatch(key):
+        yield _BAD_KEY
+    if key in (".", ".."):
+        yield f"must not be '{key}'"
+    elif key.startswith(".."):
+        yield "must not start with '..'"
+
+
 def _check_data(obj: Mapping[str, Any], keys: tuple[str, ...]) -> Iterator[Cause]:
     size = 0
     for field in keys:
         for key, value in (obj.get(field) or {}).items():
             size += len(value)
-            if not _KEY.fullmatch(key) or len(key) > 253 or key in (".", ".."):
-                yield invalid_value(f"{field}[{key}]", key, _BAD_KEY)
-            elif field == "data" and key in (obj.get("binaryData") or {}):
+            problems = list(_key_problems(key))
+            yield from (invalid_value(f"{field}[{key}]", key, problem) for problem in problems)
+            if not problems and field == "data" and key in (obj.get("binaryData") or {}):
                 yield invalid_value(f"{field}[{key}]", key, "duplicate of key present in binaryData")
     if size > _MAX_DATA:
         field = keys[0] if keys == ("data",) else ""

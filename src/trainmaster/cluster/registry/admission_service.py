@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,7 +10,13 @@ from trainmaster.cluster.registry.admission import Object, Policy, World
 from trainmaster.cluster.registry.kinds_builtin import BUILTIN
 from trainmaster.cluster.registry.pod_check import PORT_RANGE, PROTOCOLS, port_name_problems
 from trainmaster.cluster.registry.status_error import Cause, duplicate, invalid, invalid_value, required, unsupported
-from trainmaster.cluster.registry.validation import check_labels, dns_1035_problems, label_problems, subdomain_problems
+from trainmaster.cluster.registry.validation import (
+    check_labels,
+    dns_1035_problems,
+    ip_problems,
+    label_problems,
+    subdomain_problems,
+)
 
 _SERVICES = next(kind for kind in BUILTIN if kind.prefix == "/services")
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
@@ -111,9 +116,8 @@ def check_service(service: Mapping[str, Any]) -> list[Cause]:
     if spec["sessionAffinity"] not in ("ClientIP", "None"):
         causes.append(unsupported("spec.sessionAffinity", spec["sessionAffinity"], ("ClientIP", "None")))
     address = spec.get("clusterIP") or ""
-    if address not in ("", "None") and not _is_ip(address):
-        detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-        causes.append(invalid_value("spec.clusterIPs[0]", address, detail))
+    if address not in ("", "None"):
+        causes += [invalid_value("spec.clusterIPs[0]", address, problem) for problem in ip_problems(address)]
     if spec["type"] not in _TYPES:
         causes.append(unsupported("spec.type", spec["type"], _TYPES))
     if is_headless and spec["type"] in ("NodePort", "LoadBalancer"):
@@ -167,14 +171,6 @@ def _port_numbers(port: Mapping[str, Any], at: str) -> Iterator[Cause]:
             yield invalid_value(f"{at}.targetPort", target, PORT_RANGE)
     else:
         yield from (invalid_value(f"{at}.targetPort", target, problem) for problem in port_name_problems(target))
-
-
-def _is_ip(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 def check_service_update(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[Cause]:

@@ -9,11 +9,13 @@ from typing import Any
 
 from trainmaster.cluster.registry import status_error as error
 from trainmaster.cluster.registry.pod_check_placement import check_placement
+from trainmaster.cluster.registry.pod_check_volumes import check_mounts, check_volumes
 from trainmaster.cluster.registry.quantities import parsed
 from trainmaster.cluster.registry.status_error import Cause, invalid_value, required, unsupported
 from trainmaster.cluster.registry.validation import (
     check_annotations,
     check_labels,
+    ip_problems,
     label_key_problems,
     label_problems,
     subdomain_problems,
@@ -57,7 +59,7 @@ def check_template(template: Mapping[str, Any], path: str, claims: Iterable[str]
 
 def _spec(spec: Mapping[str, Any], path: str, claims: Iterable[str] = ()) -> Iterator[Cause]:
     volumes = spec.get("volumes") or []
-    yield from _volumes(volumes, f"{path}.volumes")
+    yield from check_volumes(volumes, f"{path}.volumes")
     names = frozenset((*(volume.get("name") for volume in volumes), *claims))
     if not spec.get("containers"):
         yield required(f"{path}.containers")
@@ -81,6 +83,7 @@ def _scalars(spec: Mapping[str, Any], path: str) -> Iterator[Cause]:
     for key in ("hostname", "subdomain"):
         if spec.get(key):
             yield from (invalid_value(f"{path}.{key}", spec[key], text) for text in label_problems(spec[key]))
+    yield from _host_aliases(spec.get("hostAliases") or [], f"{path}.hostAliases")
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= 2**31 - 1:
         detail = "must be between 1 and 2147483647, inclusive"
@@ -89,40 +92,14 @@ def _scalars(spec: Mapping[str, Any], path: str) -> Iterator[Cause]:
         yield invalid_value(f"{path}.terminationGracePeriodSeconds", grace, "must be greater than or equal to 0")
 
 
-def _volumes(volumes: list[Mapping[str, Any]], path: str) -> Iterator[Cause]:
-    seen: set[str] = set()
-    for index, volume in enumerate(volumes):
-        at, name = f"{path}[{index}]", volume.get("name") or ""
-        sources = [key for key in volume if key != "name"]
-        yield from (
-            error.forbidden_field(f"{at}.{extra}", "may not specify more than 1 volume type") for extra in sources[1:]
-        )
-        if not name:
-            yield required(f"{at}.name")
-        elif problems := label_problems(name):
-            yield from (invalid_value(f"{at}.name", name, problem) for problem in problems)
-        elif name in seen:
-            yield error.duplicate(f"{at}.name", name)
-        seen.add(name)
-        yield from _volume_source(volume, at)
-
-
-def _volume_source(volume: Mapping[str, Any], at: str) -> Iterator[Cause]:
-    needs = (
-        ("hostPath", "path"),
-        ("persistentVolumeClaim", "claimName"),
-        ("secret", "secretName"),
-        ("configMap", "name"),
-    )
-    for source, key in needs:
-        if source in volume and not volume[source].get(key):
-            yield required(f"{at}.{source}.{key}")
-    where = (volume.get("hostPath") or {}).get("path") or ""
-    if ".." in where.split("/"):
-        yield invalid_value(f"{at}.hostPath.path", where, "must not contain '..'")
-    for source in ("secret", "configMap"):
-        for index, item in enumerate((volume.get(source) or {}).get("items", ())):
-            yield from (required(f"{at}.{source}.items[{index}].{key}") for key in ("key", "path") if not item.get(key))
+def _host_aliases(aliases: list[Mapping[str, Any]], path: str) -> Iterator[Cause]:
+    """They become lines of /etc/hosts, in which a name that holds a newline would be a line of its own."""
+    for index, alias in enumerate(aliases):
+        at, ip = f"{path}[{index}]", alias.get("ip") or ""
+        yield from (invalid_value(f"{at}.ip", ip, problem) for problem in ip_problems(ip))
+        for number, name in enumerate(alias.get("hostnames") or ()):
+            problems = subdomain_problems(name)
+            yield from (invalid_value(f"{at}.hostnames[{number}]", name, problem) for problem in problems)
 
 
 def _container(container: Mapping[str, Any], at: str, volumes: frozenset[Any], seen: set[str]) -> Iterator[Cause]:
@@ -141,7 +118,7 @@ def _container(container: Mapping[str, Any], at: str, volumes: frozenset[Any], s
         yield invalid_value(f"{at}.image", image, "must not have leading or trailing whitespace")
     yield from _ports(container.get("ports") or [], f"{at}.ports")
     yield from _env(container.get("env") or [], f"{at}.env")
-    yield from _mounts(container.get("volumeMounts") or [], f"{at}.volumeMounts", volumes)
+    yield from check_mounts(container.get("volumeMounts") or [], f"{at}.volumeMounts", volumes)
     yield from _probes(container, at)
     if (policy := container.get("terminationMessagePolicy")) not in ("File", "FallbackToLogsOnError"):
         detail = "must be 'File' or 'FallbackToLogsOnError'"
@@ -225,26 +202,6 @@ def _field_path(path: str, at: str) -> Iterator[Cause]:
 def _listed(names: tuple[str, ...]) -> str:
     quoted = [f"`{name}`" for name in names]
     return f"{', '.join(quoted[:-1])} or {quoted[-1]}"
-
-
-def _mounts(mounts: list[Mapping[str, Any]], path: str, volumes: frozenset[Any]) -> Iterator[Cause]:
-    seen: set[str] = set()
-    for index, mount in enumerate(mounts):
-        at, name, where = f"{path}[{index}]", mount.get("name") or "", mount.get("mountPath") or ""
-        if not name:
-            yield required(f"{at}.name")
-        if name not in volumes:
-            yield error.not_found_value(f"{at}.name", name)
-        if not where:
-            yield required(f"{at}.mountPath")
-        if where in seen:
-            yield invalid_value(f"{at}.mountPath", where, "must be unique")
-        seen.add(where)
-        sub_path = mount.get("subPath") or ""
-        if sub_path.startswith("/"):
-            yield invalid_value(f"{at}.subPath", sub_path, "must be a relative path")
-        if ".." in sub_path.split("/"):
-            yield invalid_value(f"{at}.subPath", sub_path, "must not contain '..'")
 
 
 def _probes(container: Mapping[str, Any], at: str) -> Iterator[Cause]:

@@ -7,6 +7,7 @@ of their own in `admission_*`.
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -71,6 +72,15 @@ def path_segment_problems(name: str) -> list[str]:
     if name in (".", ".."):
         return [f"may not be '{name}'"]
     return [f"may not contain '{part}'" for part in ("/", "%") if part in name]
+
+
+def ip_problems(text: str) -> list[str]:
+    """A scope (`fe80::1%eth0`) is a matter of one machine, so no object may name one."""
+    try:
+        ipaddress.ip_address(text.replace("%", "/"))
+    except ValueError:
+        return ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"]
+    return []
 
 
 def _problems(text: str, limit: int, form: re.Pattern[str], complaint: str) -> list[str]:
