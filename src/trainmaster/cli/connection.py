@@ -13,11 +13,13 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeAlias
 
 from trainmaster.cli.catalog import Catalog
 from trainmaster.cli.documents import BadDocument
 from trainmaster.cli.home import default_home, running_in
+from trainmaster.cluster.storage.private import UntrustedError
 from trainmaster.kube import config as kubeconfig
 from trainmaster.kube import errors
 from trainmaster.kube.client import Client
@@ -81,7 +83,7 @@ Work: TypeAlias = Callable[[Session], Awaitable[int]]
 def config_of(choice: Choice, environ: Mapping[str, str] = os.environ) -> Config:
     home = default_home()
     is_named = bool(choice.kubeconfig or choice.context or environ.get("KUBECONFIG"))
-    if not is_named and running_in(home) is not None:
+    if not is_named and _is_up(home):
         return kubeconfig.load(str(home / "kubeconfig"), None, environ)
     try:
         return kubeconfig.load(choice.kubeconfig or None, choice.context or None, environ)
@@ -89,6 +91,13 @@ def config_of(choice: Choice, environ: Mapping[str, str] = os.environ) -> Config
         if "no cluster is configured" not in str(error):
             raise
         raise NoCluster(_nowhere(choice, environ)) from error
+
+
+def _is_up(home: Path) -> bool:
+    try:
+        return running_in(home) is not None
+    except UntrustedError as error:
+        raise Failure(error.explained("name your cluster's kubeconfig with --kubeconfig FILE")) from error
 
 
 def _nowhere(choice: Choice, environ: Mapping[str, str]) -> str:

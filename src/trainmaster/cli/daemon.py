@@ -17,6 +17,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, NoReturn, TypeAlias
 
+from trainmaster.cluster.storage import private
+
 PATIENCE = 30.0
 _UP, _INTERRUPTED = b"\0", b"\1"
 
@@ -38,14 +40,15 @@ Service: TypeAlias = Callable[[Callable[[], None]], Outcome]
 
 def detach(service: Service, log_file: Path, patience: float = PATIENCE) -> Outcome:
     """Returns when the service is up, or has ended. An interruption ends one that is not up yet, and is passed on."""
-    with log_file.open("ab") as log:
+    append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    with os.fdopen(private.open_private(log_file, append), "ab") as log:
         heard, told = os.pipe()
         # Whoever is interrupted between the fork and its own code would take itself for the other.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         child = os.fork()
         if child == 0:
             os.close(heard)
-            _be_the_child(service, log, told, mask)
+            _be_the_child(service, log, log_file, told, mask)
     os.close(told)
     with _interruptions(mask) as interruptions:
         report = _report(heard, patience, interruptions)
@@ -83,7 +86,9 @@ def _ended(code: int) -> str:
     return f"killed by {signal.Signals(-code).name}" if code < 0 else "stopped"
 
 
-def _be_the_child(service: Service, log: BinaryIO, told: int, mask: set[int | signal.Signals]) -> NoReturn:
+def _be_the_child(
+    service: Service, log: BinaryIO, log_file: Path, told: int, mask: set[int | signal.Signals]
+) -> NoReturn:
     outcome = Outcome(1)
     try:
         os.setsid()
@@ -95,7 +100,7 @@ def _be_the_child(service: Service, log: BinaryIO, told: int, mask: set[int | si
         outcome = service(lambda: _say_that_it_is_up(told))
         _explain(told, outcome.words)
     except BaseException as error:  # above are the parent's frames, which must not go on in this process
-        _explain(told, f"{type(error).__name__}: {error}; {log.name} has the details")
+        _explain(told, f"{type(error).__name__}: {error}; {log_file} has the details")
         traceback.print_exc()
     finally:
         os._exit(outcome.code)

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from trainmaster.cli.home import Running, ending_in_words, log_file, running_in
+from trainmaster.cluster.storage.private import UntrustedError
 
 PATIENCE = 30.0
 """Seconds for everything but containers, which say themselves how long they may take."""
@@ -17,7 +18,11 @@ INTERRUPTED = 130
 
 
 def down(home: Path) -> int:
-    known = running_in(home)
+    try:
+        known = running_in(home)
+    except UntrustedError as error:
+        print(f"trainmaster down: {error.explained('name your own cluster with --data-dir')}", file=sys.stderr)
+        return 1
     if known is None:
         print(f"no cluster is up in {home}")
         return 0

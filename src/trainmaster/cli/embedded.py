@@ -28,6 +28,7 @@ from trainmaster.cluster.kubelet.images_config import ImageError, parse_option
 from trainmaster.cluster.kubelet.leftovers import temporary_home
 from trainmaster.cluster.kubelet.machine_config import SECTIONS, MachineConfig, MachineError
 from trainmaster.cluster.kubelet.sandbox import SandboxError
+from trainmaster.cluster.storage.private import UntrustedError
 from trainmaster.cluster.storage.store import StoreError
 from trainmaster.kube import config as kubeconfig
 from trainmaster.kube.client import Client
@@ -164,6 +165,8 @@ def explained(options: EmbeddedOptions, home: Path) -> Iterator[None]:
         raise BadDocument(f"--sandbox {options.sandbox}: {error}; {remedy}") from error
     except StoreError as error:
         raise Failure(str(error)) from error
+    except UntrustedError as error:
+        raise Failure(error.explained(_elsewhere(options))) from error
     except OSError as error:
         if options.port and error.errno in (errno.EADDRINUSE, errno.EACCES) and error.filename is None:
             raise BadDocument(f"--port {options.port}: {_closed(error)}") from error

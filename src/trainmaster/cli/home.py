@@ -12,6 +12,8 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from trainmaster.cluster.storage import private
+
 
 @dataclass(frozen=True, slots=True)
 class Running:
@@ -46,9 +48,7 @@ def record_of(home: Path) -> Path:
 def write_record(home: Path, containers: int = 0, seconds: float = 0.0) -> None:
     """Of this process. Replaced in one step: somebody may be reading it."""
     running = Running(os.getpid(), start_of(os.getpid()), containers, seconds)
-    fresh = record_of(home).with_suffix(".new")
-    fresh.write_text(json.dumps(asdict(running)))
-    fresh.replace(record_of(home))
+    private.replace(record_of(home), json.dumps(asdict(running)).encode())
 
 
 def ending_in_words(containers: int, remedy: str) -> str:
@@ -58,8 +58,9 @@ def ending_in_words(containers: int, remedy: str) -> str:
 
 
 def running_in(home: Path) -> Running | None:
+    """UntrustedError if another user wrote who that is: it could be any process, with any kubeconfig."""
     try:
-        known = Running(**json.loads(record_of(home).read_text()))
+        known = Running(**json.loads(private.read(record_of(home))))
     except (OSError, ValueError, TypeError):
         return None
     return known if known.is_alive else None

@@ -21,6 +21,8 @@ from trainmaster.cli.documents import BadDocument
 from trainmaster.cli.embedded import EmbeddedOptions, embedded, explained
 from trainmaster.cli.home import default_home, log_file, record_of, running_in, write_record
 from trainmaster.cluster.kubelet.ending import Ending
+from trainmaster.cluster.storage import private
+from trainmaster.cluster.storage.private import UntrustedError
 from trainmaster.cluster.storage.store import StoreError
 from trainmaster.kube import logs
 from trainmaster.kube.errors import KubeError
@@ -28,7 +30,10 @@ from trainmaster.kube.errors import KubeError
 
 def up(options: EmbeddedOptions, *, detach: bool) -> int:
     home = Path(options.home).absolute() if options.home else default_home()
-    known = running_in(home)
+    try:
+        known = running_in(home)
+    except UntrustedError as error:
+        return _refused("up", error)
     if known is not None:
         print(f"a cluster is already up in {home} (process {known.pid}):\n{_export(home)}", file=sys.stderr)
         return 1
@@ -40,12 +45,20 @@ def up(options: EmbeddedOptions, *, detach: bool) -> int:
 
 
 def status(home: Path) -> int:
-    known = running_in(home)
+    try:
+        known = running_in(home)
+    except UntrustedError as error:
+        return _refused("status", error)
     if known is None:
         print(f"no cluster is up in {home}; start one with trainmaster up")
         return 1
     print(f"up in {home} (process {known.pid})\n{_export(home)}")
     return 0
+
+
+def _refused(verb: str, error: UntrustedError) -> int:
+    print(f"trainmaster {verb}: {error.explained('choose another place with --data-dir')}", file=sys.stderr)
+    return 1
 
 
 def _tell(home: Path) -> None:
@@ -80,7 +93,8 @@ async def _serve(options: EmbeddedOptions, home: Path, announce: Callable[[], No
 def _detached(options: EmbeddedOptions, home: Path) -> Outcome:
     try:
         with explained(options, home):
-            home.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for repaired in private.prepare(home):
+                print(f"trainmaster up: {repaired}", file=sys.stderr)
             outcome = daemon.detach(functools.partial(_cluster, options, home), log_file(home))
     except Failure as error:
         return Outcome(error.code, str(error))

@@ -10,6 +10,7 @@ Started in the order in which they need one another; whatever fails ends the who
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -42,7 +43,10 @@ from trainmaster.cluster.scheduling.scheduler import Scheduler
 from trainmaster.cluster.server import auth
 from trainmaster.cluster.server.apiserver import ApiServer
 from trainmaster.cluster.server.auth import ADMIN, Credentials
+from trainmaster.cluster.storage import private
 from trainmaster.cluster.storage.store import Store
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,8 @@ class Cluster:
     async def running(self) -> AsyncIterator[None]:
         """Everything runs within; everything has ended after, containers in the time that their pods give them."""
         home = self._options.home
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for repaired in private.prepare(home, checks_way=self._options.is_durable):
+            log.warning("%s", repaired)
         async with AsyncExitStack() as stack:
             store = await Store.open(home / "objects.db" if self._options.is_durable else None)
             stack.push_async_callback(store.close)

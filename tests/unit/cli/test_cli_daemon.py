@@ -175,3 +175,18 @@ def test_a_service_whose_parent_was_killed_is_not_kept(parent):
 
     assert has_ended(child)
     assert "whoever started it has gone" in parent.log.read_text()
+
+
+def test_the_log_is_its_owners_and_no_link_in_its_place_is_followed(parent: Parent) -> None:
+    parent.run("return Outcome(0)")
+    mode = parent.log.stat().st_mode & 0o777
+    parent.log.rename(parent.here / "victim")
+    parent.log.symlink_to(parent.here / "victim")
+    before = (parent.here / "victim").read_bytes()
+
+    with parent.start("up(); return Outcome(0)") as process:
+        told = process.communicate(timeout=PATIENCE)[1]
+
+    assert mode == 0o600
+    assert "Too many levels of symbolic links" in told
+    assert (parent.here / "victim").read_bytes() == before

@@ -21,6 +21,7 @@ from typing import Any
 from trainmaster.cluster.kubelet import orphans
 from trainmaster.cluster.kubelet.cgroups import Cgroup, Cgroups
 from trainmaster.cluster.kubelet.zygote import HelperError, Zygote
+from trainmaster.cluster.storage import private
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +249,7 @@ def _request(config: ExecConfig, token: str) -> dict[str, Any]:
 def _lock(path: Path) -> int:
     """Two clusters in one directory would end each other's processes."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    fd = private.open_private(path, os.O_CREAT | os.O_RDWR)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

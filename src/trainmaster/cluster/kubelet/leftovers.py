@@ -95,8 +95,13 @@ def _lock_of_the_dead(directory: Path) -> int | None:
     except OSError:
         return None
     with contextlib.suppress(OSError):
-        if os.fstat(lock).st_uid == os.geteuid() and not directory.is_symlink():
+        if _is_own(os.fstat(lock)) and _is_own(directory.lstat()):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return lock
     os.close(lock)
     return None
+
+
+def _is_own(status: os.stat_result) -> bool:
+    """Another user's directory may hold a link to a file of ours, and name processes for us to end."""
+    return status.st_uid == os.geteuid() and not stat.S_ISLNK(status.st_mode)

@@ -13,6 +13,7 @@ import signal
 from pathlib import Path
 
 from trainmaster.cluster.kubelet.cgroups import remove_tree
+from trainmaster.cluster.storage import private
 
 MARK = "TRAINMASTER_SANDBOX"
 
@@ -20,17 +21,15 @@ MARK = "TRAINMASTER_SANDBOX"
 def record(path: Path, pid: int, token: str, cgroups: list[Path]) -> None:
     """Replaced in one step: a crash leaves the old record or the new one."""
     fields = {"pid": pid, "started": started(pid), "token": token, "cgroups": [str(group) for group in cgroups]}
-    fresh = path.with_suffix(".new")
-    fresh.write_text(json.dumps(fields))
-    fresh.replace(path)
+    private.replace(path, json.dumps(fields).encode())
 
 
 def end_recorded(path: Path) -> list[int]:
     """Kills what the record names, if it is still the same process; the process ids it killed."""
     try:
-        fields = json.loads(path.read_text())
+        fields = json.loads(private.read(path))
         pid, start, token = int(fields["pid"]), str(fields["started"]), str(fields["token"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, private.UntrustedError):
         return []
     ended = [pid] if start and _kill(pid, start) else []
     ended += [found for found, at in _marked(token) if _kill(found, at)]

@@ -73,8 +73,8 @@ class LogWriter:
         self._file, self._size = self._open(), 0
 
     def _open(self) -> int:
-        flags = os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC
-        return os.open(self._name, flags, 0o640, dir_fd=self._directory)
+        flags = os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+        return os.open(self._name, flags, 0o600, dir_fd=self._directory)
 
 
 def _start(stream: bytes) -> bytes:

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from trainmaster.cluster.kubelet.beneath import step, write_file
 from trainmaster.cluster.kubelet.rewriting import HERE, replace_paths
 from trainmaster.cluster.kubelet.sandbox import DOOR, INSIDE, Sandbox
+from trainmaster.cluster.kubelet.token_files import Access, token_access
 from trainmaster.objects.meta import Json
 
 _SOURCE = Path(__file__).parents[3]
@@ -32,6 +35,7 @@ _DELIVERY = """#!/bin/sh
 mkdir -p "${TARGET_DIR:=/opt/kube}" && cp "$(dirname "$0")/../kubectl" "$TARGET_DIR/kubectl"
 """
 _ACCOUNT = "default"
+_PROGRAM_ACCESS = Access(0o755)
 
 
 class Toolbox:
@@ -43,11 +47,12 @@ class Toolbox:
         self._port = port
         self._ca = ca
         self._token = token
-        self._made: dict[tuple[str, bool], Path] = {}
+        self._made: dict[tuple[str, bool, Access], Path] = {}
+        shutil.rmtree(root, ignore_errors=True)  # an earlier cluster's, with tokens for the users of its pods
 
     def directory_of(self, pod: Json) -> Path:
         """The pod's; it is there when this returns."""
-        key = (pod["metadata"]["namespace"], self._is_outside(pod))
+        key = (pod["metadata"]["namespace"], self._is_outside(pod), token_access(pod))
         if key not in self._made:
             self._made[key] = self._make(*key)
         return self._made[key]
@@ -77,17 +82,19 @@ class Toolbox:
     def _shown(self, pod: Json) -> str:
         return INSIDE if self._has_namespaces else str(self.directory_of(pod))
 
-    def _make(self, namespace: str, is_outside: bool) -> Path:
-        directory = self._root / (f"{namespace}.outside" if is_outside else namespace)
+    def _make(self, namespace: str, is_outside: bool, access: Access) -> Path:
+        reader = "" if access == Access() else f".{access.mode:o}.{access.user}.{access.group}"
+        directory = self._root / f"{step(namespace)}{'.outside' if is_outside else ''}{reader}"
         shown = INSIDE if self._has_namespaces else str(directory)
         host, port = (HERE, self._port) if is_outside else DOOR
         files = {"server": f"{host}:{port}", "namespace": namespace, "ca.crt": self._ca}
-        for name, text in {**files, "token": self._token(namespace, _ACCOUNT)}.items():
-            _write(directory / "account" / name, text, 0o644)
+        for name, text in files.items():
+            _write(directory / "account" / name, text, Access(0o644))
+        _write(directory / "account" / "token", self._token(namespace, _ACCOUNT), access)
         for name in ("ssh", "sshd"):
-            _write(directory / "bin" / name, _script(f"inside_{name}", shown), 0o755)
-        _write(directory / "bin" / "kubectl-delivery", _DELIVERY, 0o755)
-        _write(directory / "kubectl", _script("inside_kubectl", shown), 0o755)
+            _write(directory / "bin" / name, _script(f"inside_{name}", shown), _PROGRAM_ACCESS)
+        _write(directory / "bin" / "kubectl-delivery", _DELIVERY, _PROGRAM_ACCESS)
+        _write(directory / "kubectl", _script("inside_kubectl", shown), _PROGRAM_ACCESS)
         return directory
 
 
@@ -100,7 +107,10 @@ def _script(module: str, shown: str) -> str:
     return f'#!/bin/sh\nunset LD_PRELOAD\n{setting}\nexec {shlex.join(words)} "$@"\n'
 
 
-def _write(path: Path, text: str, mode: int) -> None:
+def _write(path: Path, text: str, access: Access) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    path.chmod(mode)
+    above = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        write_file(above, [path.name], text.encode(), access.mode, access.owner)
+    finally:
+        os.close(above)

@@ -19,6 +19,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from trainmaster.cluster.storage import private
+
 _SOURCE = Path(__file__).parents[3]
 _PROGRAM = "import sys; sys.path.append({source!r}); from trainmaster.cluster.kubelet.spawn import main; main()"
 _START_SECONDS = 30.0
@@ -61,7 +63,8 @@ class Zygote:
     async def start(cls, settings: Mapping[str, Any], errors: Path) -> Zygote:
         """HelperError when this machine does not allow what the settings ask for; `errors` gets the helper's stderr."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs, errors.open("ab") as log:
+        append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        with theirs, os.fdopen(private.open_private(errors, append), "ab") as log:
             process = await create_subprocess_exec(
                 *(sys.executable, "-I", "-S", "-X", "utf8", "-c", _PROGRAM.format(source=str(_SOURCE))),
                 *(str(theirs.fileno()), json.dumps({**settings, "parent": os.getpid()})),

@@ -13,7 +13,6 @@ import binascii
 import hmac
 import ipaddress
 import json
-import os
 import secrets
 import ssl
 from collections.abc import Mapping
@@ -28,6 +27,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from trainmaster.cluster.storage import private
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,30 +189,30 @@ def prepare(directory: Path, *, now: datetime | None = None) -> Credentials:
 
 
 def _token(path: Path) -> str:
-    known = path.read_text().strip() if path.exists() else ""
+    known = private.read(path).decode().strip() if path.exists() else ""
     if not known:
         known = secrets.token_urlsafe(32)
-        write_private(path, known.encode())
+        private.replace(path, known.encode())
     return known
 
 
 def _is_usable(certificate: Path, key: Path, now: datetime) -> bool:
     try:
-        made = x509.load_pem_x509_certificate(certificate.read_bytes())
-        serialization.load_pem_private_key(key.read_bytes(), password=None)
+        made = x509.load_pem_x509_certificate(private.read(certificate))
+        serialization.load_pem_private_key(private.read(key), password=None)
     except (OSError, ValueError):
         return False
     return made.not_valid_before_utc <= now < made.not_valid_after_utc - _MARGIN
 
 
 def _make_authority(certificate: Path, key: Path, now: datetime) -> None:
-    private = ec.generate_private_key(ec.SECP256R1())
+    own = ec.generate_private_key(ec.SECP256R1())
     name = _named("trainmaster-ca")
     usage = x509.KeyUsage(True, False, False, False, False, True, True, False, False)
-    builder = _begun(name, name, private.public_key(), now, _CA_LIFE)
+    builder = _begun(name, name, own.public_key(), now, _CA_LIFE)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     builder = builder.add_extension(usage, critical=True)
-    _write_pair(certificate, key, builder.sign(private, hashes.SHA256()), private)
+    _write_pair(certificate, key, builder.sign(own, hashes.SHA256()), own)
 
 
 def _make_server(certificate: Path, key: Path, ca: Path, ca_key: Path, now: datetime) -> None:
@@ -219,16 +220,16 @@ def _make_server(certificate: Path, key: Path, ca: Path, ca_key: Path, now: date
     signer = serialization.load_pem_private_key(ca_key.read_bytes(), password=None)
     if not isinstance(signer, ec.EllipticCurvePrivateKey):
         raise ValueError(f"{ca_key} does not hold an elliptic-curve key; delete {ca_key.parent} to make a new one")
-    private = ec.generate_private_key(ec.SECP256R1())
+    own = ec.generate_private_key(ec.SECP256R1())
     names: list[x509.GeneralName] = [x509.DNSName(host) for host in _HOSTS]
     names += [x509.IPAddress(ipaddress.ip_address(address)) for address in _ADDRESSES]
-    builder = _begun(_named("trainmaster-apiserver"), authority.subject, private.public_key(), now, _SERVER_LIFE)
+    builder = _begun(_named("trainmaster-apiserver"), authority.subject, own.public_key(), now, _SERVER_LIFE)
     builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
     builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
     authority_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
     builder = builder.add_extension(authority_key, critical=False)
-    _write_pair(certificate, key, builder.sign(signer, hashes.SHA256()), private)
+    _write_pair(certificate, key, builder.sign(signer, hashes.SHA256()), own)
 
 
 def _named(name: str) -> x509.Name:
@@ -251,21 +252,11 @@ def _begun(
     )
 
 
-def _write_pair(certificate: Path, key: Path, signed: x509.Certificate, private: ec.EllipticCurvePrivateKey) -> None:
+def _write_pair(certificate: Path, key: Path, signed: x509.Certificate, own: ec.EllipticCurvePrivateKey) -> None:
     pem = serialization.Encoding.PEM
     plain = serialization.NoEncryption()
-    write_private(key, private.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain))
-    write_private(certificate, signed.public_bytes(pem))
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """The whole file or none of it, for its owner's eyes only."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-    draft.replace(path)
+    private.replace(key, own.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain))
+    private.replace(certificate, signed.public_bytes(pem))
 
 
 def write_kubeconfig(path: Path, url: str, credentials: Credentials, *, name: str = "trainmaster") -> None:
@@ -279,4 +270,4 @@ def write_kubeconfig(path: Path, url: str, credentials: Credentials, *, name: st
         "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": "default"}}],
         "current-context": name,
     }
-    write_private(path, yaml.safe_dump(config, sort_keys=False).encode())
+    private.replace(path, yaml.safe_dump(config, sort_keys=False).encode())

@@ -21,6 +21,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from trainmaster.cluster.storage import private
+
 BATCH = 500
 """Most rows of one INSERT: SQLite allows 32,766 parameters, and a row has six."""
 
@@ -158,7 +160,7 @@ def _prepare(path: Path) -> None:
             raise StoreError(_foreign(path, "it is a directory"))
         path.parent.mkdir(parents=True, exist_ok=True)
         # Secrets are stored here, so nobody else may read it; SQLite gives its -wal file the same mode.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = private.open_private(path, os.O_RDONLY | os.O_CREAT)
         with os.fdopen(descriptor, "rb") as file:
             header = file.read(_HEADER_BYTES)
     if not header:
@@ -178,7 +180,8 @@ def _locked(path: Path) -> BinaryIO:
     that another has just locked."""
     beside = path.with_name(f"{path.name}-lock")
     with _reachable(beside), ExitStack() as stack:
-        file = stack.enter_context(beside.open("ab"))
+        append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        file = stack.enter_context(os.fdopen(private.open_private(beside, append), "ab"))
         deadline = time.monotonic() + _LOCK_PATIENCE
         while not _take(file):
             if time.monotonic() > deadline:
