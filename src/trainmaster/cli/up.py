@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import shlex
 import sys
 from collections.abc import Callable
@@ -61,7 +62,18 @@ def _refused(verb: str, error: UntrustedError) -> int:
     return 1
 
 
+def _warn_of_root() -> None:
+    if os.geteuid() == 0:
+        print(
+            "trainmaster up: warning: you are root, and so are programs in pods, unless their securityContext says "
+            "otherwise: they can read and change every file of this machine. Run the cluster as an ordinary user where "
+            "you can",
+            file=sys.stderr,
+        )
+
+
 def _tell(home: Path) -> None:
+    _warn_of_root()
     print(f"the cluster is up; in another terminal:\n{_export(home)}", flush=True)
 
 
@@ -99,6 +111,7 @@ def _detached(options: EmbeddedOptions, home: Path) -> Outcome:
     except Failure as error:
         return Outcome(error.code, str(error))
     if outcome.code == 0:
+        _warn_of_root()
         print(f"the cluster is up:\n{_export(home)}")
     return outcome
 

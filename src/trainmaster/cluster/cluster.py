@@ -28,6 +28,7 @@ from trainmaster.cluster.controllers.namespaces import NamespaceKeeper
 from trainmaster.cluster.controllers.node import NodeKeeper
 from trainmaster.cluster.controllers.statefulsets import StatefulSetKeeper
 from trainmaster.cluster.controllers.workloads import deployments, replica_sets
+from trainmaster.cluster.kubelet.cgroups import process_limit
 from trainmaster.cluster.kubelet.ending import Ending
 from trainmaster.cluster.kubelet.hosts import qualified
 from trainmaster.cluster.kubelet.images import Images
@@ -159,6 +160,7 @@ class Cluster:
             token=token,
             tools=Toolbox(home / "inside", sandbox, port=port, ca=self._credentials.ca.read_text(), token=token),
             stand_ins=self._options.machine.volumes,
+            processes=process_limit(self._options.machine.processes),
         )
 
     def _controllers(self, registry: Registry, nodes: NodeKeeper) -> list[Runnable]:

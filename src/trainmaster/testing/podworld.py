@@ -211,12 +211,17 @@ class Lab:
 
 @asynccontextmanager
 async def a_lab(
-    root: Path, *, kind: Kind = "auto", images: Images | None = None, timing: Timing | None = None
+    root: Path,
+    *,
+    kind: Kind = "auto",
+    images: Images | None = None,
+    timing: Timing | None = None,
+    processes: int | None = None,
 ) -> AsyncIterator[Lab]:
     """A world, its kubelet and its sandbox, all of which end with the block."""
     world, sandbox = PodWorld(), await open_sandbox(kind, root)
     try:
-        async with running(world, root, sandbox, images=images, timing=timing) as kubelet:
+        async with running(world, root, sandbox, images=images, timing=timing, processes=processes) as kubelet:
             yield Lab(world, kubelet, sandbox, root)
     finally:
         await sandbox.close()
@@ -224,11 +229,25 @@ async def a_lab(
 
 @asynccontextmanager
 async def running(
-    world: PodWorld, root: Path, sandbox: Sandbox, *, images: Images | None = None, timing: Timing | None = None
+    world: PodWorld,
+    root: Path,
+    sandbox: Sandbox,
+    *,
+    images: Images | None = None,
+    timing: Timing | None = None,
+    processes: int | None = None,
 ) -> AsyncIterator[Kubelet]:
     """A kubelet at work; the sandbox stays open."""
     quick = timing or Timing(back_off=0.05, back_off_max=0.2, retry=0.05, coalesce=0.001)
-    kubelet = Kubelet(world, nodes=[NODE], root=root, images=images or Images(), sandbox=sandbox, timing=quick)
+    kubelet = Kubelet(
+        world,
+        nodes=[NODE],
+        root=root,
+        images=images or Images(),
+        sandbox=sandbox,
+        timing=quick,
+        processes=processes,
+    )
     async with asyncio.TaskGroup() as group:
         task = group.create_task(kubelet.run(), name="kubelet")
         try:

@@ -14,7 +14,7 @@ from trainmaster.cli.embedded import EmbeddedOptions, configuration_of
     ("content", "told"),
     [
         pytest.param("images: foo", "images: is 'foo'; write a list", id="images"),
-        pytest.param("node: 4", "node: is 4; write resources and labels", id="node"),
+        pytest.param("node: 4", "node: is 4; write resources, labels or processes", id="node"),
         pytest.param("nodes: {}", "nodes: there is no such field; known are images, node, volumes", id="section"),
         pytest.param("[", "not valid YAML: while parsing a flow node", id="syntax"),
         pytest.param("images: 2021-13-45", "not valid YAML: month must be in 1..12", id="date"),

@@ -22,6 +22,7 @@ def test_resources_labels_and_volumes_are_read() -> None:
         node:
           resources: {nvidia.com/gpu: 4, cpu: 1.5, memory: 32Gi}
           labels: {accelerator: p100, generation: 3}
+          processes: 8192
         volumes: {/data/: ./data, "nas:/share/": /mnt/share}
         """
     )
@@ -30,6 +31,7 @@ def test_resources_labels_and_volumes_are_read() -> None:
         {"nvidia.com/gpu": "4", "cpu": "1.5", "memory": "32Gi"},
         {"accelerator": "p100", "generation": "3"},
         {"/data": BASE / "data", "nas:/share": Path("/mnt/share")},
+        8192,
     )
 
 
@@ -41,14 +43,17 @@ def test_nothing_need_be_said(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("node: 4", "node: is 4; write resources and labels"),
-        ("node: {cpu: 4}", "node.cpu: there is no such field; known are resources, labels"),
+        ("node: 4", "node: is 4; write resources, labels or processes"),
+        ("node: {cpu: 4}", "node.cpu: there is no such field; known are resources, labels, processes"),
         ("node: {resources: [gpu]}", "node.resources: is ['gpu']; write names and amounts"),
         ("node: {resources: {cpu: many}}", "node.resources.cpu: is 'many'; write how much of it there is"),
         ("node: {resources: {cpu: -1}}", "node.resources.cpu: is -1; write how much"),
         ("node: {resources: {cpu: true}}", "node.resources.cpu: is True; write how much"),
         ("node: {resources: {nvidia.com/gpu: 0.5}}", "node.resources.nvidia.com/gpu: is 0.5; write how much"),
         ("node: {labels: {fast: true}}", 'node.labels.fast: is True; quote the value, e.g. fast: "true"'),
+        ("node: {processes: many}", "node.processes: is 'many'; write how many processes and threads a container may"),
+        ("node: {processes: 0}", "node.processes: is 0; write how many"),
+        ("node: {processes: true}", "node.processes: is True; write how many"),
         ("volumes: [/data]", "volumes: is ['/data']; write what a manifest names and your directory"),
         ("volumes: {data: ./data}", "volumes: is 'data'; name the path of a hostPath, or SERVER:PATH"),
         ("volumes: {'nas:share': ./data}", "volumes: is 'nas:share'; name the path of a hostPath, or SERVER:PATH"),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from trainmaster.cluster.kubelet import orphans
-from trainmaster.cluster.kubelet.cgroups import Cgroups
+from trainmaster.cluster.kubelet.cgroups import Cgroups, process_limit
 from trainmaster.cluster.kubelet.hosts import Hosts, hostname_of
 from trainmaster.cluster.kubelet.kubelet_api import Timing
 from trainmaster.cluster.kubelet.podstatus import Record, View, phase_of, status_of, view_of
@@ -186,13 +186,15 @@ def a_cgroup_tree(root: Path, *, version: int) -> Path:
     proc.mkdir()
     if version == 2:
         (base / "mine").mkdir(parents=True)
-        (base / "cgroup.controllers").write_text("cpu memory")
+        (base / "cgroup.controllers").write_text("cpu memory pids")
         (proc / "cgroup").write_text("0::/mine\n")
         (proc / "mounts").write_text(f"cgroup2 {base} cgroup2 rw 0 0\n")
     else:
-        (base / "memory" / "mine").mkdir(parents=True)
-        (proc / "cgroup").write_text("4:memory:/mine\n1:cpu:/\n")
-        (proc / "mounts").write_text(f"cgroup {base}/memory cgroup rw,memory 0 0\n")
+        for controller in ("memory", "pids"):
+            (base / controller / "mine").mkdir(parents=True)
+        (proc / "cgroup").write_text("4:memory:/mine\n8:pids:/mine\n1:cpu:/\n")
+        lines = [f"cgroup {base}/{name} cgroup rw,{name} 0 0\n" for name in ("memory", "pids")]
+        (proc / "mounts").write_text("".join(lines))
     return proc
 
 
@@ -227,6 +229,29 @@ def test_an_oom_kill_is_read_from_the_group(tmp_path: Path, file: str, text: str
     assert not group.was_oom_killed()
     (group.directories["memory"] / file).write_text(text)
     assert group.was_oom_killed()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_processes_are_limited_for_each_container_and_for_all_together(tmp_path: Path, version: int) -> None:
+    cgroups = Cgroups.make("ours", never, a_cgroup_tree(tmp_path, version=version))
+
+    group = cgroups.create("pod", None, None, 100)
+
+    directory = group.directories["pids"]
+    assert (directory / "pids.max").read_text() == "100"
+    assert int((directory.parent / "pids.max").read_text()) >= 2 * (process_limit(None) or 0)
+    assert group.joins == [str(directory / "cgroup.procs")]
+
+
+@pytest.mark.parametrize(("asked", "limit"), [(100, 100), (-1, None)])
+def test_the_limit_of_processes_is_what_was_asked_for(asked: int, limit: int | None) -> None:
+    assert process_limit(asked) == limit
+
+
+def test_the_usual_limit_of_processes_leaves_most_of_them_to_the_machine() -> None:
+    room = min(int(Path("/proc/sys/kernel", name).read_text()) for name in ("pid_max", "threads-max"))
+
+    assert 0 < (process_limit(None) or 0) <= room // 4
 
 
 def test_limits_are_set_below_the_nearest_group_that_passes_them_on(tmp_path: Path) -> None:

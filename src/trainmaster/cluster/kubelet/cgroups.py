@@ -1,14 +1,15 @@
-"""Limits of memory and CPU by control groups, version 1 or 2, where this process may make groups near its own.
+"""Limits of memory, CPU and processes by control groups, version 1 or 2, where we may make groups near our own.
 
 Version 2 takes limits only below groups that hold no processes, as ours does: there it is the nearest one above it that
 is ours to write to, as a desktop's are. Without one (an ordinary user on a server) limits are not enforced;
-`Cgroups.can_limit` says so and the kubelet tells it once. Limits on address space are no substitute: training
-frameworks reserve far more than they use.
+`Cgroups.can_limit` says so and the kubelet tells it once. Limits of resources are no substitute: training frameworks
+reserve far more address space than they use, and processes are counted for the user as a whole, session included.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 from collections.abc import Callable
@@ -72,7 +73,7 @@ class Cgroups:
     def make(cls, name: str, is_stale: Callable[[str], bool], proc: Path = Path("/proc/self")) -> Cgroups:
         """Finds out where groups can be made. Other clusters' directories that are stale by their name are removed."""
         parents: dict[str, Path] = {}
-        for controller in ("memory", "cpu"):
+        for controller in ("memory", "cpu", "pids"):
             for candidate in _candidates(proc, controller):
                 if _make_parent(candidate / name, controller):
                     parents[controller] = candidate / name
@@ -82,10 +83,10 @@ class Cgroups:
         made.close()
         return made
 
-    def create(self, name: str, memory: int | None, cpu: float | None) -> Cgroup:
+    def create(self, name: str, memory: int | None, cpu: float | None, processes: int | None = None) -> Cgroup:
         """A group for one container with a limit, if it has one; unlimited containers need none."""
         group = Cgroup()
-        wanted = {"memory": memory, "cpu": cpu}
+        wanted = {"memory": memory, "cpu": cpu, "pids": processes}
         for controller, limit in wanted.items():
             parent = self._parents.get(controller)
             if parent is None or limit is None or not _make_parent(parent, controller):
@@ -95,11 +96,28 @@ class Cgroups:
                 directory.mkdir(exist_ok=True)
                 _set_limit(directory, controller, limit)
                 group.directories[controller] = directory
+                if controller == "pids":
+                    _set_limit(parent, controller, _process_room() // 2)  # of all containers together
         return group
 
     def close(self) -> None:
         for parent in self.directories:
             remove_tree(parent)
+
+
+def process_limit(asked: int | None) -> int | None:
+    """Most processes and threads of one container, where `asked` is None: far more than training needs, and few enough
+    for the machine to live on when a program does nothing but fork."""
+    if asked is not None:
+        return asked if asked > 0 else None
+    return min(max(4096, 512 * (os.cpu_count() or 1)), _process_room() // 4)
+
+
+@functools.cache
+def _process_room(kernel: Path = Path("/proc/sys/kernel")) -> int:
+    """How many processes and threads the kernel makes in all."""
+    limits = [_read(kernel / name).strip() for name in ("pid_max", "threads-max")]
+    return min([int(text) for text in limits if text.isdigit()], default=32768)
 
 
 def _sweep(parent: Path, is_stale: Callable[[str], bool]) -> None:
@@ -120,6 +138,9 @@ def remove_tree(parent: Path) -> None:
 
 def _set_limit(directory: Path, controller: str, limit: float) -> None:
     is_v2 = (directory / "cgroup.controllers").exists()
+    if controller == "pids":
+        (directory / "pids.max").write_text(str(int(limit)))
+        return
     if controller == "memory":
         (directory / ("memory.max" if is_v2 else "memory.limit_in_bytes")).write_text(str(int(limit)))
         swap = directory / ("memory.swap.max" if is_v2 else "memory.memsw.limit_in_bytes")

@@ -144,7 +144,7 @@ class Runner:
             except ImageError as error:
                 await self._wait("ImageNotMapped", str(error))
                 await self.stop.ordered()
-            except (MissingReference, VolumeError) as error:
+            except (MissingReference, VolumeError, recipe.RootError) as error:
                 await self._wait("CreateContainerConfigError", str(error))
                 await self.stop.sleep(self._scene.house.timing.retry)
         return None

@@ -52,15 +52,16 @@ class Kubelet:
         token: Callable[[str, str], str] = _no_token,
         tools: Toolbox | None = None,
         stand_ins: Mapping[str, Path] | None = None,
+        processes: int | None = None,
     ) -> None:
         """`names` are host names that pods know beside pods and services; `token` makes service account tokens;
-        `stand_ins` are directories for volumes that lie elsewhere."""
+        `stand_ins` are directories for volumes that lie elsewhere; `processes` is how many a container may have."""
         self._api = Reporter(api)
         self._nodes = frozenset(nodes)
         self._root, self._images, self._sandbox = root, images, sandbox
         self._now, self._timing = now, timing or Timing()
         self._names, self._workdir, self._token, self._tools = names, workdir, token, tools
-        self._stand_ins = stand_ins or {}
+        self._stand_ins, self._processes = stand_ins or {}, processes
         self._workers: dict[str, PodWorker] = {}
         self._done: set[str] = set()
         """Pods we have removed but not seen go: a change that comes late must not start them again."""
@@ -100,6 +101,7 @@ class Kubelet:
             addresses=addresses,
             tools=self._tools,
             stand_ins=self._stand_ins,
+            processes=self._processes,
         )
         services_known = asyncio.Event()
         try:

@@ -55,6 +55,7 @@ class ContainerConfig(ExecConfig):
     mounts: Sequence[Mount] = ()
     memory: int | None = None  # bytes
     cpu: float | None = None  # cores
+    processes: int | None = None  # and threads
 
 
 @dataclass(slots=True)
@@ -197,7 +198,8 @@ class Launcher:
 
     async def start(self, pod: str, config: ContainerConfig) -> Process:
         """Returns when the command has been executed; HelperError when it could not be."""
-        cgroup = self._cgroups.create(config.name.replace("/", "_"), config.memory, config.cpu)
+        name = config.name.replace("/", "_")
+        cgroup = self._cgroups.create(name, config.memory, config.cpu, config.processes)
         mounts = [dataclasses.asdict(mount) for mount in config.mounts]
         body = {"pod": pod, "log": str(config.log), "mounts": mounts}
         try:

@@ -3,6 +3,7 @@
     node:
       resources: {nvidia.com/gpu: 4, cpu: 16}      # what the node offers, whether or not the machine has it
       labels: {accelerator: nvidia-tesla-p100}     # what nodeSelectors and affinities may ask for
+      processes: 8192                              # most processes and threads of a container; -1 for no limit
     volumes:
       /data/imagenet: ./data                       # a hostPath, and everything below it
       "nas.example:/share": ./share                # an NFS share, SERVER:PATH
@@ -29,6 +30,7 @@ _DIVISIBLE = ("cpu", "memory", "ephemeral-storage")
 _NODE = {
     "resources": "write names and amounts, e.g. {nvidia.com/gpu: 4}",
     "labels": "write names and values, e.g. {accelerator: nvidia-tesla-p100}",
+    "processes": "write how many processes and threads a container may have, e.g. 8192, or -1 for no limit",
 }
 
 
@@ -43,16 +45,24 @@ class MachineConfig:
     volumes: Mapping[str, Path] = field(default_factory=dict)
     """By `/path`, or `server:/path`."""
 
+    processes: int | None = None
+    """Most processes of a container; None for a share of what the machine can have, -1 for no limit."""
+
     @classmethod
     def of(cls, data: object, file: Path) -> MachineConfig:
         """From the parsed content of a `trainmaster.yaml`, whatever its name."""
         problems: list[str] = []
         found = data if isinstance(data, Mapping) else {}
-        node = _mapping(found.get("node"), "node", f"write {' and '.join(_NODE)}", problems)
+        node = _mapping(found.get("node"), "node", "write resources, labels or processes", problems)
         problems += [
             f"node.{key}: there is no such field; known are {', '.join(_NODE)}" for key in node if key not in _NODE
         ]
-        resources, labels = (_mapping(node.get(key), f"node.{key}", how, problems) for key, how in _NODE.items())
+        resources, labels = (
+            _mapping(node.get(key), f"node.{key}", _NODE[key], problems) for key in ("resources", "labels")
+        )
+        processes = node.get("processes")
+        if not _is_limit(processes):
+            problems.append(f"node.processes: is {processes!r}; {_NODE['processes']}")
         hint = "write what a manifest names and your directory, e.g. {/data: ./data}"
         volumes = _mapping(found.get("volumes"), "volumes", hint, problems)
         problems += [*_wrong_resources(resources), *_wrong_labels(labels), *_wrong_volumes(volumes)]
@@ -62,6 +72,7 @@ class MachineConfig:
             {str(name): str(amount) for name, amount in resources.items()},
             {str(name): str(value) for name, value in labels.items()},
             {_normal(place): absolute(path, file.parent) for place, path in volumes.items()},
+            processes,
         )
 
 
@@ -81,6 +92,12 @@ def _mapping(value: object, where: str, how: str, problems: list[str]) -> Mappin
     if value is not None:
         problems.append(f"{where}: is {value!r}; {how}")
     return {}
+
+
+def _is_limit(value: object) -> bool:
+    """What the kernel counts in; a container needs a few to begin with."""
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return value is None or (is_number and (value == -1 or 16 <= value < 2**22))  # type: ignore[operator]
 
 
 def _wrong_resources(resources: Mapping[Any, Any]) -> Iterator[str]:

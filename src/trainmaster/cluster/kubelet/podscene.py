@@ -44,6 +44,7 @@ class House:
     token: Callable[[str, str], str]
     addresses: ClusterIPs
     tools: Toolbox | None = None
+    processes: int | None = None  # most of them in a container
     stand_ins: Mapping[str, Path] = field(default_factory=dict)  # for volumes that lie elsewhere
     gpus: Gpus = field(default_factory=Gpus)
     turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_STARTING_AT_ONCE))

@@ -23,8 +23,13 @@ _FROM_MACHINE = ("PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PAT
 _MESSAGE_LIMIT = 4096
 
 
+class RootError(Exception):
+    """A container that must not run as root would."""
+
+
 async def configure(scene: Scene, container: Json, attempt: int) -> ContainerConfig:
-    """MissingReference, ImageError or VolumeError when the container cannot be configured."""
+    """MissingReference, ImageError, VolumeError or RootError when the container cannot be configured."""
+    _check_user(scene.pod, container)
     image = scene.house.images.resolve(container.get("image", ""))
     declared = await _declared_env(scene, container)
     argv = image.argv(_expanded(container.get("command"), declared), _expanded(container.get("args"), declared))
@@ -43,6 +48,7 @@ async def configure(scene: Scene, container: Json, attempt: int) -> ContainerCon
         mounts=_mounts(scene, container, image, declared, attempt),
         memory=int(quantity.parse(limits["memory"])) if "memory" in limits else None,
         cpu=float(quantity.parse(limits["cpu"])) if "cpu" in limits else None,
+        processes=scene.house.processes,
         stdin=bool(container.get("stdin")),
         tty=bool(container.get("tty")),
         **identity,
@@ -139,9 +145,27 @@ def termination_message(scene: Scene, container: str, attempt: int) -> str:
         return ""
 
 
+def _check_user(pod: Json, container: Json) -> None:
+    """Images are not unpacked here, so what one says of its user is not known: a container runs as we do."""
+    context = _context(pod, container)
+    if not context.get("runAsNonRoot"):
+        return
+    metadata = pod["metadata"]
+    whose = f'(pod: "{metadata["name"]}_{metadata["namespace"]}({metadata["uid"]})", container: {container["name"]})'
+    if context.get("runAsUser") == 0:
+        raise RootError(f"container's runAsUser breaks non-root policy {whose}")
+    if context.get("runAsUser") is None and os.geteuid() == 0:
+        remedy = "set runAsUser, or run the cluster as an ordinary user"
+        raise RootError(f"container has runAsNonRoot and image will run as root {whose}: {remedy}")
+
+
+def _context(pod: Json, container: Json) -> dict[str, Any]:
+    return {**(pod["spec"].get("securityContext") or {}), **(container.get("securityContext") or {})}
+
+
 def _identity(pod: Json, container: Json) -> dict[str, Any]:
     """Only root can give a process another user; for anyone else containers run as they are."""
-    context: dict[str, Any] = {**(pod["spec"].get("securityContext") or {}), **(container.get("securityContext") or {})}
+    context = _context(pod, container)
     no_new = context.get("allowPrivilegeEscalation") is False
     if os.geteuid() != 0:
         return {"no_new_privileges": no_new}
