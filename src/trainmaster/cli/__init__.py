@@ -30,6 +30,9 @@ def main() -> None:
 
 def _main() -> None:
     gc.set_threshold(GARBAGE)
+    from trainmaster.cli import terminal
+
+    terminal.guard()
     from trainmaster.cli.app import app
     from trainmaster.operator.options import BadFlag, go_flags
 

@@ -10,6 +10,7 @@ import typer
 import trainmaster
 from trainmaster.api.settings import COORDINATOR_IMAGE, KUBECTL_DELIVERY_IMAGE
 from trainmaster.cli.app_objects import objects
+from trainmaster.cli.switches import RAW
 from trainmaster.operator.options import LEADER_ELECTION_ID, Options
 
 app = typer.Typer(
@@ -199,6 +200,7 @@ def plan(
     strict_topology: STRICT = False,
     cluster_domain: DOMAIN = "",
     init_container: INIT_MODE = "auto",
+    raw: RAW = False,
 ) -> None:
     """Print every object that jobs would have when fully started, without any cluster.
 
@@ -206,8 +208,11 @@ def plan(
     all of them are listed, and the exit code is 2.
     """
     from trainmaster.api.settings import InitContainer
+    from trainmaster.cli import terminal
     from trainmaster.cli.plan import run
 
+    if raw:
+        terminal.unguard()
     chosen = Options(
         gang_scheduler_name=gang_scheduler_name,
         compat=compat,

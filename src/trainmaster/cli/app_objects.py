@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from trainmaster.cli.switches import KubectlCommand
+from trainmaster.cli.switches import RAW, KubectlCommand
 
 objects = typer.Typer(rich_markup_mode=None)
 
@@ -99,15 +99,19 @@ def logs(
     tail: Annotated[int, typer.Option(metavar="N", help="The last N lines only; -1 is all.")] = -1,
     since: Annotated[str, typer.Option(metavar="DURATION", help="Not older than 90s, 5m, 2h.")] = "",
     timestamps: Annotated[bool, typer.Option("--timestamps", help="Before each line, when it was printed.")] = False,
+    raw: RAW = False,
     namespace: NAMESPACE = "",
     context: CONTEXT = "",
     kubeconfig: KUBECONFIG = "",
 ) -> None:
     """Print what a job's leading rank prints; with --all what all of them do, merged in the order of time."""
+    from trainmaster.cli import terminal
     from trainmaster.cli.logs import LogOptions, run
 
+    if raw:
+        terminal.unguard()
     chosen = LogOptions(
-        tuple(words), follow, tuple(rank or ()), all_ranks, container, previous, tail, since, timestamps
+        tuple(words), follow, tuple(rank or ()), all_ranks, container, previous, tail, since, timestamps, raw
     )
     raise typer.Exit(run(_choice(namespace, context, kubeconfig), chosen))
 

@@ -16,6 +16,7 @@ import yaml
 import trainmaster.cli.fast_import  # noqa: F401  # before the cluster is imported
 from trainmaster import frameworks
 from trainmaster.api.framework import Framework
+from trainmaster.cli import descriptors
 from trainmaster.cli.connection import Failure
 from trainmaster.cli.documents import CONFIG, BadDocument, text_of
 from trainmaster.cli.errors import unwrapped
@@ -129,6 +130,7 @@ class Running:
 async def embedded(
     options: EmbeddedOptions, base: Path, *, announce: bool, ending: Ending | None = None
 ) -> AsyncIterator[Running]:
+    descriptors.raise_limit()
     with ExitStack() as stack:
         home = Path(options.home) if options.home else _temporary(options, stack)
         cluster = Cluster(_cluster_options(options, base, home), ending=ending)

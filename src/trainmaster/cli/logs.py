@@ -18,7 +18,7 @@ import msgspec
 
 from trainmaster.api.framework import Framework
 from trainmaster.api.status import Condition
-from trainmaster.cli import duration, ranks, targets
+from trainmaster.cli import duration, ranks, targets, terminal
 from trainmaster.cli.connection import Choice, Failure, Misuse, Session, carry_out
 from trainmaster.cli.follow import Follower, JobRef, Progress, Rank
 from trainmaster.cli.ranks import JOB_ROLE, LEADERS, RankView
@@ -44,6 +44,8 @@ class LogOptions:
     tail: int = -1
     since: str = ""
     timestamps: bool = False
+    raw: bool = False
+    """Pass on what a program commands a terminal to do."""
 
     @property
     def params(self) -> list[tuple[str, str]]:
@@ -111,7 +113,7 @@ async def _merged(session: Session, options: LogOptions, job: Found, framework: 
     if not known:
         raise Failure(f"{job} has no pods now, so there are no logs; see why with: trainmaster describe {job}")
     chosen = _chosen(known, options)
-    show = _shown(several=len(chosen) > 1)
+    show = _shown(options, several=len(chosen) > 1)
     if len(chosen) == 1:
         container = _container(chosen[0].pod, options, framework)
         async with aclosing(_lines(session.client, chosen[0].pod, container, options.params)) as lines:
@@ -169,7 +171,7 @@ async def _followed(session: Session, options: LogOptions, job: Found, framework
         return not titles and rank.pod.metadata.labels.get(JOB_ROLE) in LEADERS
 
     reference = JobRef(job.entry.resource, job.namespace, job.name, job.uid)
-    show = _shown(several=options.all_ranks or len(titles) > 1)
+    show = _shown(options, several=options.all_ranks or len(titles) > 1)
     await Follower(session.client, [reference], _LogScreen(show), wants=wants, log=options.params).follow()
     return 0
 
@@ -228,15 +230,15 @@ def _as_rank(job: Found, pod: Mapping[str, Any]) -> Rank:
     return Rank(reference, msgspec.convert(pod, Pod))
 
 
-def _shown(*, several: bool) -> Show:
+def _shown(options: LogOptions, *, several: bool) -> Show:
     """A single rank speaks without its name."""
     if not several:
         return lambda rank, text: print(text, flush=True)
-    from rich.console import Console
-
+    if options.raw:
+        return lambda rank, text: print(f"[{rank.title}] {text}", flush=True)
     from trainmaster.cli.screen import Screen
 
-    screen = Screen(Console(highlight=False))
+    screen = Screen(terminal.console())
     return lambda rank, text: screen.line(rank, "", text)
 
 

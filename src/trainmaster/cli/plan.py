@@ -13,7 +13,7 @@ from trainmaster import frameworks
 from trainmaster.api import reading
 from trainmaster.api.job import Job
 from trainmaster.api.settings import Settings
-from trainmaster.cli import documents, kinds
+from trainmaster.cli import documents, kinds, terminal
 from trainmaster.cli.documents import UNKNOWN, BadDocument, Document
 from trainmaster.cli.submit import naming
 from trainmaster.engine.blueprint import blueprint
@@ -93,7 +93,6 @@ _Dumper.add_representer(str, _text)
 
 
 def print_table(planned: Iterable[Json]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -102,7 +101,7 @@ def print_table(planned: Iterable[Json]) -> None:
     for item in planned:
         metadata = item["metadata"]
         table.add_row(item["kind"], metadata.get("namespace", ""), metadata["name"], _detail(item))
-    Console().print(table)
+    terminal.console().print(table)
 
 
 def _detail(item: Json) -> str:

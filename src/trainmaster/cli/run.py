@@ -9,10 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rich.console import Console
-
 from trainmaster.api.settings import COORDINATOR_IMAGE, KUBECTL_DELIVERY_IMAGE
-from trainmaster.cli import closing, documents, hints, interruption, kinds
+from trainmaster.cli import closing, documents, hints, interruption, kinds, terminal
 from trainmaster.cli.attention import Attentive
 from trainmaster.cli.connection import Choice, Failure, config_of, in_words
 from trainmaster.cli.documents import BadDocument, Document
@@ -132,7 +130,7 @@ async def _followed(
     told: Sequence[str],
 ) -> int:
     """Shows the jobs until they have ended or time is up, and what became of them."""
-    console = Console(highlight=False)
+    console = terminal.console()
     known = dict(zip(submitted, places, strict=True))
     with Attentive(console, known, told, several_jobs=len(submitted) > 1) as screen:
         follower = Follower(reached.client, submitted, screen, kept=reached.kept)

@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trainmaster.api.status import Condition
+from trainmaster.cli import terminal
 from trainmaster.cli.follow import JobRef, Progress, Rank
 from trainmaster.cli.ranks import RankView, first_to_fail
 from trainmaster.objects import timestamp
@@ -49,7 +50,7 @@ class Screen:
             self._console.file.write(f"[{self._name(rank)}] {text}\n")
             self._console.file.flush()
             return
-        self._print(Text.assemble((f"[{self._name(rank)}] ", self._colour(rank)), Text.from_ansi(text)))
+        self._print(Text.assemble((f"[{self._name(rank)}] ", self._colour(rank)), Text.from_ansi(self._legible(text))))
 
     def silence(self, rank: Rank, container: str) -> None:
         """One attempt of the container has ended, and all it printed has been shown."""
@@ -69,6 +70,10 @@ class Screen:
 
     def _print(self, text: Text) -> None:
         self._console.print(text, soft_wrap=True, highlight=False)
+
+    def _legible(self, text: str) -> str:
+        """On a terminal, commands in a log are seen; Rich would swallow some and pass others on."""
+        return terminal.shown(text) if self._console.is_terminal else text
 
     def _name(self, rank: Rank) -> str:
         return f"{rank.job.name}/{rank.title}" if self._several else rank.title

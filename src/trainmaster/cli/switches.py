@@ -1,11 +1,17 @@
-"""Switches as Go programs take them: `--wait=false` beside `--no-wait`."""
+"""Switches as Go programs take them (`--wait=false` beside `--no-wait`), and one that several verbs have."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from typer.core import TyperCommand
+
+RAW = Annotated[
+    bool,
+    typer.Option("--raw", help="Pass on commands to the terminal, such as to move the cursor; colours always pass."),
+]
 
 
 class KubectlCommand(TyperCommand):

@@ -58,8 +58,8 @@ class Helper:
 
     def set_up(self) -> Request:
         """Enters the cluster's namespaces and says what works here."""
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self._open_files = (soft, hard)
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._open_files = self._settings["open_files"]
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # four descriptors hold a pod's namespaces
         self._has_pids = False
         self._host_net = -1

@@ -11,6 +11,7 @@ import contextlib
 import errno
 import json
 import os
+import resource
 import signal
 import socket
 import sys
@@ -24,6 +25,8 @@ from trainmaster.cluster.storage import private
 _SOURCE = Path(__file__).parents[3]
 _PROGRAM = "import sys; sys.path.append({source!r}); from trainmaster.cluster.kubelet.spawn import main; main()"
 _START_SECONDS = 30.0
+OPEN_FILES = resource.getrlimit(resource.RLIMIT_NOFILE)
+"""What this process was started with, and containers get: programs that use select() count on the usual 1024."""
 _STOP_SECONDS = 10.0
 _KILLED = 128 + signal.SIGKILL
 
@@ -67,7 +70,7 @@ class Zygote:
         with theirs, os.fdopen(private.open_private(errors, append), "ab") as log:
             process = await create_subprocess_exec(
                 *(sys.executable, "-I", "-S", "-X", "utf8", "-c", _PROGRAM.format(source=str(_SOURCE))),
-                *(str(theirs.fileno()), json.dumps({**settings, "parent": os.getpid()})),
+                *(str(theirs.fileno()), json.dumps({**settings, "parent": os.getpid(), "open_files": OPEN_FILES})),
                 stdin=DEVNULL,
                 stdout=DEVNULL,
                 stderr=log,
