@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from tests.unit.cluster.otheruser import IS_ROOT
 
 from trainmaster.cli import up
+from trainmaster.cluster.kubelet import orphans
+from trainmaster.cluster.kubelet.cgroups import Cgroups
 from trainmaster.cluster.kubelet.sandbox import Sandbox
 from trainmaster.testing.podworld import Lab, a_container, a_lab, a_pod, script
 
@@ -92,6 +97,22 @@ except BlockingIOError:
 print(count, flush=True)
 os._exit(0)
 """
+
+
+def test_the_limit_of_trainmaster_yaml_holds(tmp_path: Path) -> None:
+    container = {"name": "pytorch", "image": "x", "command": list(script(MANY))}
+    template = {"spec": {"containers": [container]}}
+    job: dict[str, Any] = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "one"}}
+    job["spec"] = {"pytorchReplicaSpecs": {"Master": {"template": template}}}
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(job))
+    (tmp_path / "trainmaster.yaml").write_text("node: {processes: 40}")
+    command = [sys.executable, "-m", "trainmaster", "run", "job.yaml"]
+
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+
+    groups = Cgroups.make(orphans.cgroup_name("test"), lambda _: False)
+    forks = 39 if "pids" in groups._parents else 300
+    assert f"[master-0] {forks}" in done.stdout.splitlines()
 
 
 def limited(sandbox: Sandbox) -> bool:
