@@ -225,7 +225,7 @@ def _selects(service: Json, pod: Json) -> bool:
 
 def _write_in_place(path: Path, text: str) -> None:
     data = text.encode()
-    fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644)
+    fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     try:
         os.pwrite(fd, data, 0)
         os.ftruncate(fd, len(data))
