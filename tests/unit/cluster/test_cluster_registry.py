@@ -745,3 +745,26 @@ def test_a_patch_type_that_the_kind_does_not_take_is_refused() -> None:
         assert (strategic.status, unknown.status) == (415, 415)
 
     in_cluster(use)
+
+
+def test_what_an_older_store_holds_can_be_changed_and_deleted_but_not_made_worse() -> None:
+    """A rule that came later must not keep the finalizers of what was stored before it."""
+
+    async def use(cluster: Cluster) -> tuple[list[str], str, list[str]]:
+        made = await cluster.create("configmaps", {"metadata": {"name": "old", "finalizers": ["a.b/c"]}})
+        kind, store = cluster.kind("configmaps"), cluster.registry.store
+        entry = store.get(kind.prefix, "default/old")
+        assert entry is not None
+        await store.put(kind.prefix, entry.key, {**made, "data": {"..bad": ""}}, expect=entry.revision)
+        with pytest.raises(ApiError) as refused:
+            await cluster.patch("configmaps", "old", {"data": {"..worse": ""}})
+        changed = await cluster.patch("configmaps", "old", {"data": {"good": ""}})
+        await cluster.delete("configmaps", "old")
+        await cluster.patch("configmaps", "old", {"metadata": {"finalizers": None}})
+        return sorted(changed["data"]), refused.value.message, cluster.names("configmaps")
+
+    keys, message, left = in_cluster(use)
+
+    assert keys == ["..bad", "good"]
+    assert message == 'ConfigMap "old" is invalid: data[..worse]: Invalid value: "..worse": must not start with \'..\''
+    assert left == []

@@ -222,7 +222,7 @@ class Writer:
         causes = _check_metadata(kind, new["metadata"], policy)
         causes += check_metadata_update(new["metadata"], old["metadata"])
         if not subresource:
-            causes += [*policy.check(new), *policy.check_update(new, old)]
+            causes += [*_new_causes(kind, policy, new, old), *policy.check_update(new, old)]
         elif kind.custom:
             policy.defaults(new)
             causes += policy.check(new)
@@ -289,6 +289,13 @@ def is_over(obj: Mapping[str, Any]) -> bool:
     ):
         return False
     return obj.get("kind") != "Namespace" or not (obj.get("spec") or {}).get("finalizers")
+
+
+def _new_causes(kind: Kind, policy: Policy, new: Object, old: Mapping[str, Any]) -> list[Cause]:
+    """What was stored before a rule existed may stay as it is, or its finalizers could never be removed."""
+    causes = policy.check(new)
+    known = set(policy.check(old)) if causes and not kind.custom else ()
+    return [cause for cause in causes if cause not in known]
 
 
 def _check_metadata(kind: Kind, metadata: Mapping[str, Any], policy: Policy) -> list[Cause]:
