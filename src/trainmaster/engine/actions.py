@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Literal
 
+from trainmaster.engine.recipe import Recipe
 from trainmaster.objects.meta import Json, Meta
 from trainmaster.objects.resource import Resource
 
@@ -25,7 +26,7 @@ class Stage(IntEnum):
 @dataclass(frozen=True, slots=True)
 class Create:
     resource: Resource
-    body: Json
+    recipe: Recipe
     stage: Stage
     secret: Callable[[], Json] | None = None
     """Makes the part of the body that no plan holds, when it is written."""
@@ -35,7 +36,12 @@ class Create:
 
     @property
     def name(self) -> str:
-        return str(self.body["metadata"]["name"])
+        return self.recipe.name
+
+    @property
+    def body(self) -> Json:
+        """The object, built at each call: to be written and forgotten, not to be kept by the thousand."""
+        return self.recipe.build()
 
 
 @dataclass(frozen=True, slots=True)

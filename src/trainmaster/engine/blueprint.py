@@ -9,9 +9,9 @@ import msgspec
 
 from trainmaster.engine import companions, gang
 from trainmaster.engine.actions import Create, Stage
-from trainmaster.engine.delegates import job_of
+from trainmaster.engine.delegates import JobRecipe
 from trainmaster.engine.observed import Observed
-from trainmaster.engine.pods import pod_of
+from trainmaster.engine.pods import PodRecipe
 from trainmaster.engine.services import plan_services
 from trainmaster.objects.meta import Meta, OwnerReference
 from trainmaster.objects.pod import Pod, PodStatus
@@ -25,9 +25,9 @@ def blueprint(observed: Observed) -> Iterator[Create]:
     yield from (action for action in planned if isinstance(action, Create))
     for member in observed.job.members():
         if observed.framework.role(member.role).delegated:
-            yield Create(JOBS, job_of(observed.framework, member), Stage.PODS)
+            yield Create(JOBS, JobRecipe(observed.framework, member), Stage.PODS)
         else:
-            yield Create(PODS, pod_of(observed.framework, member), Stage.PODS)
+            yield Create(PODS, PodRecipe(observed.framework, member), Stage.PODS)
 
 
 def _imagined(observed: Observed) -> Observed:

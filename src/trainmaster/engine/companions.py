@@ -19,6 +19,7 @@ from trainmaster.engine import labels
 from trainmaster.engine.actions import Claim, Create, Delete, Patch, Stage
 from trainmaster.engine.observed import Observed
 from trainmaster.engine.owner import owner_reference
+from trainmaster.engine.recipe import Given
 from trainmaster.objects.meta import FiledObject, Json, Object, Service
 from trainmaster.objects.resource import ROLE_BINDINGS, Resource
 
@@ -70,7 +71,7 @@ def plan_object(
     digest = _digest(body)
     if held is None:
         stage = Stage.BINDINGS if resource == ROLE_BINDINGS else Stage.COMPANIONS
-        yield Create(resource, _owned(job, body, digest), stage, secret)
+        yield Create(resource, Given(_owned(job, body, digest)), stage, secret)
     elif _is_ours(job, held) and (held.metadata.annotations.get(labels.APPLIED) != digest or _is_altered(held, body)):
         yield Patch(resource, held.metadata, _mended(body, held, digest))
 

@@ -7,6 +7,7 @@ Kubernetes, and whatever a queue has written into the template meanwhile (node s
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from trainmaster.api.framework import Framework
 from trainmaster.api.job import Member
@@ -15,12 +16,19 @@ from trainmaster.engine.actions import Create, Delete, Stage
 from trainmaster.engine.observed import Observed
 from trainmaster.engine.owner import owner_reference
 from trainmaster.engine.pods import template_of
+from trainmaster.engine.recipe import ReplicaRecipe
 from trainmaster.objects import template
 from trainmaster.objects.meta import Json
 from trainmaster.objects.resource import JOBS
 
 JOBS_OWN = ("job-name", "controller-uid", "batch.kubernetes.io/job-name", "batch.kubernetes.io/controller-uid")
 """Labels that a Kubernetes Job gives its pods itself; a template with others of these names is refused."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class JobRecipe(ReplicaRecipe):
+    def build(self) -> Json:
+        return job_of(self.framework, self.member)
 
 
 def job_of(framework: Framework, member: Member) -> Json:
@@ -48,7 +56,7 @@ def plan_creation(observed: Observed) -> Iterator[Create]:
         if not framework.role(member.role).delegated or member.name in standing or _has_leftovers(observed):
             continue
         if framework.may_start(member.role, job, observed.counts):
-            yield Create(JOBS, job_of(framework, member), Stage.PODS)
+            yield Create(JOBS, JobRecipe(framework, member), Stage.PODS)
 
 
 def _has_leftovers(observed: Observed) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from trainmaster.api.framework import Framework
@@ -11,6 +12,7 @@ from trainmaster.engine import gang, labels
 from trainmaster.engine.actions import Patch
 from trainmaster.engine.observed import Observed
 from trainmaster.engine.owner import owner_reference
+from trainmaster.engine.recipe import ReplicaRecipe
 from trainmaster.objects import template
 from trainmaster.objects.meta import Json, mutable
 from trainmaster.objects.number import number_of
@@ -19,6 +21,14 @@ from trainmaster.objects.resource import PODS
 
 MAX_ATTEMPTS = 10**9
 """More have never been made: an annotation that says so is nobody's count."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class PodRecipe(ReplicaRecipe):
+    attempt: int = 0
+
+    def build(self) -> Json:
+        return pod_of(self.framework, self.member, self.attempt)
 
 
 def pod_of(framework: Framework, member: Member, attempt: int = 0) -> Json:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from trainmaster.engine.actions import Create, Delete, Stage
 from trainmaster.engine.observed import Observed
-from trainmaster.engine.pods import pod_of
+from trainmaster.engine.pods import PodRecipe
 from trainmaster.engine.restarts import Failure, Verdict
 from trainmaster.objects.resource import PODS
 
@@ -19,8 +19,8 @@ def plan_creation(observed: Observed, attempts: Mapping[str, int]) -> Iterator[C
         if slot in observed.pod_at or is_done or observed.framework.role(member.role).delegated:
             continue
         if observed.framework.may_start(member.role, observed.job, observed.counts):
-            pod = pod_of(observed.framework, member, attempts.get(member.slot, 0))
-            yield Create(PODS, pod, Stage.PODS)
+            recipe = PodRecipe(observed.framework, member, attempts.get(member.slot, 0))
+            yield Create(PODS, recipe, Stage.PODS)
 
 
 def plan_scale_down(observed: Observed) -> Iterator[Delete]:

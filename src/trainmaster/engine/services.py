@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from trainmaster.api.framework import Framework
 from trainmaster.api.job import Member
@@ -10,9 +11,20 @@ from trainmaster.engine import labels
 from trainmaster.engine.actions import Create, Delete, Stage
 from trainmaster.engine.observed import Observed
 from trainmaster.engine.owner import owner_reference
+from trainmaster.engine.recipe import ReplicaRecipe
 from trainmaster.objects import template
 from trainmaster.objects.meta import Json
 from trainmaster.objects.resource import SERVICES
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ServiceRecipe(ReplicaRecipe):
+    """Only of replicas that have a Service."""
+
+    def build(self) -> Json:
+        body = service_of(self.framework, self.member)
+        assert body is not None
+        return body
 
 
 def service_of(framework: Framework, member: Member) -> Json | None:
@@ -57,9 +69,8 @@ def plan_services(observed: Observed) -> Iterator[Create | Delete]:
     """Services for the replicas there should be; none for replicas scaled away."""
     existing = {service.metadata.name for service in observed.owned_services}
     for member in observed.job.members():
-        body = service_of(observed.framework, member) if member.name not in existing else None
-        if body is not None:
-            yield Create(SERVICES, body, Stage.SERVICES)
+        if member.name not in existing and service_of(observed.framework, member) is not None:
+            yield Create(SERVICES, ServiceRecipe(observed.framework, member), Stage.SERVICES)
     for service in observed.owned_services:
         slot = observed.slot_of(service.metadata.name)
         if slot is not None and not observed.is_wanted(slot) and not service.metadata.is_terminating:

@@ -12,6 +12,7 @@ answer that names it: a server that has just started does not know our kinds yet
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -147,23 +148,28 @@ class Applier:
         return True
 
     async def _carry_out(self, actions: Sequence[Action], job: Job) -> Outcome:
-        outcome, lane = Outcome(), asyncio.Semaphore(IN_FLIGHT_OF_ONE)
-        for _, stage in groupby(sorted(actions, key=_order), key=_order):
+        outcome = Outcome()
+        for order, stage in groupby(sorted(actions, key=_order), key=_order):
+            waiting = deque(stage)
             async with asyncio.TaskGroup() as group:
-                for action in stage:
-                    group.create_task(self._attempt(action, job, outcome, lane), name=f"write {action.name}")
+                for lane in range(min(IN_FLIGHT_OF_ONE, len(waiting))):
+                    group.create_task(self._attempt(waiting, job, outcome), name=f"write {job.name} {order}.{lane}")
             if outcome.failed:
                 break
         return outcome
 
-    async def _attempt(self, action: Action, job: Job, outcome: Outcome, lane: asyncio.Semaphore) -> None:
-        async with lane, self._slots:
-            try:
-                is_news = await self._do(action, job)
-            except KubeError as error:
-                outcome.failed.append((action, error))
-            else:
-                outcome.done += [action] if is_news else []
+    async def _attempt(self, waiting: deque[Action], job: Job, outcome: Outcome) -> None:
+        """Carry out one action after another until none is left. Each builds its body only when it has its slot, so
+        that of ten thousand pods few are in memory at a time."""
+        while waiting:
+            action = waiting.popleft()
+            async with self._slots:
+                try:
+                    is_news = await self._do(action, job)
+                except KubeError as error:
+                    outcome.failed.append((action, error))
+                else:
+                    outcome.done += [action] if is_news else []
 
     def _check_leading(self) -> None:
         if not self._may_write():
@@ -266,7 +272,7 @@ def _order(action: Action) -> int:
             return -1
         case Patch():
             return 0
-        case Create(_, _, stage):
+        case Create(stage=stage):
             return int(stage)
 
 

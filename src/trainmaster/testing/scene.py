@@ -279,8 +279,8 @@ class Scene:
 
     def _carried_out(self, action: Create | Patch | Delete) -> Scene:
         match action:
-            case Create(resource, body, _):
-                return self._created(resource.kind, action.name, body)
+            case Create(resource):
+                return self._created(resource.kind, action.name, action.body)
             case Delete(resource, target) if resource == PODS:
                 return replace(
                     self, pods={name: pod for name, pod in self.pods.items() if pod.metadata.uid != target.uid}

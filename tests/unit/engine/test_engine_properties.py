@@ -128,7 +128,8 @@ def _check_status(status: JobStatus) -> None:
 def _check_action(observed: Observed, action: Action) -> None:
     job = observed.job
     match action:
-        case Create(resource, body, _):
+        case Create(resource):
+            body = action.body
             names = {member.name for member in job.members()}
             if resource != PODS:
                 names |= {job.name, *(str(c.body["metadata"]["name"]) for c in observed.framework.companions(job))}
