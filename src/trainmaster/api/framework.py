@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 from trainmaster.api.job import Job, Member
@@ -237,6 +238,11 @@ class Framework:
         """Who runs this very object, where old API versions of a kind are jobs of another sort."""
         return self
 
+    def checked_as(self) -> Framework:
+        """Whose schema jobs of this dialect are checked against. Dialects that are made for single objects share one: a
+        compiled schema takes a megabyte."""
+        return self
+
     def inherited(self, status: JobStatus) -> JobStatus:
         """A stored status, with conditions for an end that an older operator has written down otherwise."""
         return status
@@ -244,6 +250,10 @@ class Framework:
     def env(self, member: Member) -> Env:
         """The rendezvous contract of one replica."""
         raise NotImplementedError
+
+    def common_env(self, job: Job) -> Mapping[str, str]:
+        """Variables that all replicas take from a ConfigMap of the job, so that their length can be checked."""
+        return {}
 
     def decorate(self, pod: Json, member: Member) -> Json:
         """The last word on a pod before it is created."""
@@ -358,7 +368,12 @@ class Framework:
         return next((role for role in self.decides if job.count(role)), None)
 
     def role(self, name: str) -> Role:
-        return next(role for role in self.roles if role.name == name)
+        return self._role_by_name[name]
+
+    @cached_property
+    def _role_by_name(self) -> Mapping[str, Role]:
+        """Some jobs have a thousand roles of their own."""
+        return {role.name: role for role in self.roles}
 
     def declared(self, spec: Json) -> object:
         """The mapping of role names to what they ask for, as written; anything at all if it is not well-formed."""

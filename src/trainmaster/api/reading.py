@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
-from trainmaster.api import schema, validation
+from trainmaster.api import limits, schema, validation
 from trainmaster.api.framework import Framework, Role
 from trainmaster.api.job import Job, Replica, RunPolicy, SchedulingPolicy
 from trainmaster.api.problem import Advice, Problem, forbidden, invalid
@@ -76,6 +76,8 @@ def _read(framework: Framework, raw: Json, settings: Settings, resource: Resourc
         )
     )
     problems += framework.validate(job)
+    if not problems:  # replicas of others cannot be told what they would be
+        problems += limits.size_problems(framework, job)
     advice = (*_unknown_fields(framework, spec), *_ignored_policies(framework, job), *framework.advice(job))
     return Reading(framework, None if problems else job, _distinct(problems), advice)
 

@@ -21,8 +21,9 @@ from trainmaster.objects.meta import Json
 
 def type_problems(framework: Framework, spec: object) -> Iterator[Problem]:
     """Wrong types, numbers out of range, missing required fields."""
-    written = _spellings(framework, spec)
-    for error in _validator(framework).iter_errors(_spelt(spec, written)):
+    schemed = framework.checked_as()
+    written = _spellings(schemed, spec)
+    for error in _validator(schemed).iter_errors(_spelt(spec, written)):
         steps = error.instance_path
         path = path_of(framework, [written.get(str(steps[0]), steps[0]), *steps[1:]] if steps else steps)
         facts = error.kind.as_dict()
@@ -62,7 +63,7 @@ def _spelt(spec: object, written: Mapping[str, str]) -> object:
     return {renamed.get(key, key): value for key, value in spec.items()}
 
 
-@lru_cache(512)  # some kinds have a dialect for every object
+@lru_cache(64)  # as many as there are kinds, mostly; third parties may have dialects of their own
 def _validator(framework: Framework) -> jsonschema_rs.Validator:
     return jsonschema_rs.validator_for(_json_schema(schema.spec_schema(framework)))
 
@@ -106,8 +107,11 @@ def rule_problems(framework: Framework, name: str, spec: Json, roles: Mapping[st
         return
     if not replicas:
         yield required(field, "must have at least one of " + ", ".join(role.name for role in framework.roles))
+    spelt: dict[str, list[str]] = {}
+    for key, canonical in roles.items():
+        spelt.setdefault(canonical, []).append(key)
     for role in framework.roles:
-        written = [key for key, canonical in roles.items() if canonical == role.name]
+        written = spelt.get(role.name, [])
         if role.required and not written:
             yield required(framework.path(role.name), "must be present")
         if len(written) > 1:

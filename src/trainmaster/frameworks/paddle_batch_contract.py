@@ -125,7 +125,7 @@ def gate(job: Job, data: Mapping[str, str]) -> Iterator[Companion]:
     body = config_map(job, data)
     if _is_settled(job):
         yield Companion(CONFIG_MAPS, body, keep=True, frozen=True)
-    elif _has_addresses(job):
+    elif has_addresses(job):
         yield Companion(CONFIG_MAPS, body, keep=True)
     elif intranet(job) == SERVICE or is_elastic(job):
         yield Companion(CONFIG_MAPS, body, keep=True, frozen=True)
@@ -169,7 +169,7 @@ def _pairs(sizes: str) -> Iterator[tuple[str, str, str]]:
     return (entry.partition("=") for entry in sizes.split(",") if entry)
 
 
-def _has_addresses(job: Job) -> bool:
+def has_addresses(job: Job) -> bool:
     return all(is_reachable(job, (member.role, member.index)) for member in job.members())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from trainmaster.api.job import Job, Member
 from trainmaster.frameworks.paddle_batch_contract import (
@@ -48,8 +48,8 @@ sleep 2
 """
 
 
-def decorate(pod: Json, member: Member, training: Callable[[Job], Iterable[str]]) -> Json:
-    """`training` tells the roles whose scheduler is everybody's."""
+def decorate(pod: Json, member: Member, by_volcano: Callable[[Job], bool]) -> Json:
+    """`by_volcano`: whether the templates of a job name Volcano."""
     job = member.job
     pod = template.with_spec(pod, hostname=member.name, subdomain=member.name)
     if intranet(job) == HOST:
@@ -61,7 +61,7 @@ def decorate(pod: Json, member: Member, training: Callable[[Job], Iterable[str]]
     if not is_elastic(job):
         source = {"configMapRef": {"name": job.name}}
         pod = template.with_container(pod, lambda c: {**c, "envFrom": [*(c.get("envFrom") or []), source]})
-    return _scheduled(_coordinated(_with_samples(pod, member), member), member, training)
+    return _scheduled(_coordinated(_with_samples(pod, member), member), member, by_volcano)
 
 
 def service(body: Json, member: Member) -> Json:
@@ -121,7 +121,7 @@ def _gaps(job: Job, role: str) -> Iterator[tuple[int, int]]:
             first = index + 1
 
 
-def _scheduled(pod: Json, member: Member, training: Callable[[Job], Iterable[str]]) -> Json:
+def _scheduled(pod: Json, member: Member, by_volcano: Callable[[Job], bool]) -> Json:
     """Volcano, by the operator's flag or by the scheduler's name in the worker's template, which counts for all."""
     job = member.job
     if job.settings.gang_scheduler.lower() == VOLCANO:
@@ -131,7 +131,6 @@ def _scheduled(pod: Json, member: Member, training: Callable[[Job], Iterable[str
             "volcano.sh/queue-name": job.queue,
         }
         pod = template.with_metadata(pod, annotations=marks)
-    templates = [job.replicas[role].template for role in job.once(training) if role in job.replicas]
-    if VOLCANO not in [declared.get("spec", {}).get("schedulerName") for declared in templates]:
+    if not job.once(by_volcano):
         return pod
     return template.with_metadata(template.with_spec(pod, schedulerName=VOLCANO), annotations={GROUP_NAME: job.name})

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import ClassVar
 
-from trainmaster.api import schema
-from trainmaster.api.framework import AGE, Companion, Count, Env, Framework, Role, Shared
+from trainmaster.api import limits, schema
+from trainmaster.api.framework import AGE, Companion, Count, Ending, Env, Framework, Role, Shared
 from trainmaster.api.job import Job, Member, Replica, ungrouped, ungrouped_advice
 from trainmaster.api.problem import Advice, Problem, invalid, required
 from trainmaster.api.status import JobStatus
@@ -166,7 +166,11 @@ class PaddleRoles(Framework):
         return "Collective" if job.count("worker") > 1 else "Single"
 
     def decorate(self, pod: Json, member: Member) -> Json:
-        return pods.decorate(pod, member, self.scheduling)
+        return pods.decorate(pod, member, self._is_by_volcano)
+
+    def _is_by_volcano(self, job: Job) -> bool:
+        templates = (job.replicas[role].template for role in self.scheduling(job) if job.has(role))
+        return any(declared.get("spec", {}).get("schedulerName") == pods.VOLCANO for declared in templates)
 
     def scheduling(self, job: Job) -> Iterable[str]:
         """The roles whose templates say who schedules the job."""
@@ -182,7 +186,10 @@ class PaddleRoles(Framework):
         return {"paddle-resource": member.role}
 
     def companions(self, job: Job) -> Iterable[Companion]:
-        return contract.gate(job, self.variables(job))
+        return contract.gate(job, job.once(self.variables))
+
+    def common_env(self, job: Job) -> Mapping[str, str]:
+        return {} if contract.is_elastic(job) else job.once(self.variables)
 
     def claims(self, job: Job) -> Iterable[tuple[Resource, str]]:
         """Of another's ConfigMap of the job's name pods would start at once, with an environment that is not theirs."""
@@ -207,6 +214,12 @@ class PaddleRoles(Framework):
 
     def _foremost(self, job: Job) -> str:
         return next((role for role in self.awaited(job) if job.count(role)), "")
+
+    def ending(self, job: Job, counts: Mapping[str, Count]) -> Ending | None:
+        """Addresses are known only now, and may be longer than those with which the job was checked."""
+        name = next(limits.too_long(self.common_env(job)), "") if contract.has_addresses(job) else ""
+        remedy = "use fewer replicas, or shorter addresses (spec.intranet: Service, and a short name of the job)"
+        return Ending(f"{job.kind}Failed", f"{limits.variable(name)}; {remedy}") if name else None
 
     def is_running(self, job: Job, counts: Mapping[str, Count]) -> bool:
         return statuses.is_running(job)

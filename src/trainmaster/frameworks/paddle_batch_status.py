@@ -18,7 +18,10 @@ from trainmaster.objects.pod import Pod
 
 COUNTERS = ("pending", "starting", "running", "failed", "succeeded")
 MAX_REFERENCES = 1000
-"""Per role: the status of a job of ten thousand pods must still fit into an object."""
+"""Of one role: the status of a job of ten thousand pods must still fit into an object."""
+
+ALL_REFERENCES = 3 * MAX_REFERENCES
+"""Of all tasks together; each has at least one."""
 
 _ROLE = schema.record(
     {
@@ -103,15 +106,16 @@ def roles(job: Job) -> dict[str, Json]:
     pods: dict[str, list[Pod]] = {role: [] for role in job.replicas}
     for slot in sorted(job.seen.pods):
         pods[slot[0]].append(job.seen.pods[slot])
-    return {role: _role(job, role, pods[role]) for role in job.replicas}
+    most = max(1, min(MAX_REFERENCES, ALL_REFERENCES // max(1, len(job.replicas))))
+    return {role: _role(job, role, pods[role], most) for role in job.replicas}
 
 
-def _role(job: Job, role: str, pods: Sequence[Pod]) -> Json:
+def _role(job: Job, role: str, pods: Sequence[Pod], most: int) -> Json:
     tally = job.once(tallies)[role]
     stands: dict[str, Any] = {name: tally[name] for name in COUNTERS if tally[name]}
     stands["ready"] = f"{tally['running']}/{job.count(role)}"
     if pods:
-        stands["refs"] = [_reference(pod) for pod in pods[:MAX_REFERENCES]]
+        stands["refs"] = [_reference(pod) for pod in pods[:most]]
     return stands
 
 

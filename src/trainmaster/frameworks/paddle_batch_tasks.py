@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
-from trainmaster.api.framework import Count, Role
+from trainmaster.api.framework import Count, Framework, Role
 from trainmaster.api.job import Job, Member
 from trainmaster.api.problem import Problem, forbidden, invalid, unsupported
 from trainmaster.api.status import JobStatus
@@ -24,6 +24,8 @@ from trainmaster.objects.meta import Json
 PS, COLLECTIVE, SINGLE, CUSTOM = MODES = ("PS", "Collective", "Single", "Custom")
 PARTY = {"PS": "PSERVER", "HETER": "HETER", "DRIVER": "DRIVER"}
 DIALECTS = 256
+MOST_TASKS = 1000
+"""The status describes each of them, and has to fit into an object with the job itself."""
 
 
 class Place(NamedTuple):
@@ -35,6 +37,9 @@ class Place(NamedTuple):
     """How many replicas of its party are counted before its own."""
 
     before_in_type: int
+
+
+ROLES = PaddleRoles()
 
 
 class PaddleTasks(PaddleRoles):
@@ -52,6 +57,9 @@ class PaddleTasks(PaddleRoles):
             "tasks": [{**task, **({"replicas": replicas} if task["name"] == role else {})} for task in _tasks(spec)]
         }
 
+    def checked_as(self) -> Framework:
+        return ROLES
+
     def path(self, role: str = "") -> str:
         return f"spec.tasks[{role}]" if role else "spec.tasks"
 
@@ -63,6 +71,9 @@ class PaddleTasks(PaddleRoles):
             if role.name in job.spec:
                 yield forbidden(f"spec.{role.name}", "must not stand beside spec.tasks; make it one of them")
         given = [task["name"] for task in _tasks(job.spec)]
+        if len(given) > MOST_TASKS:
+            detail = f"must be at most {MOST_TASKS} tasks, for the status describes each; give tasks more replicas"
+            yield invalid("spec.tasks", len(given), detail)
         for name, times in Counter(given).items():
             if not names.is_dns_1035(name):
                 yield invalid(f"{self.path(name)}.name", name, f"should match: {names.DNS_1035}")

@@ -7,11 +7,13 @@ from typing import Any
 
 from msgspec import Raw
 
-from trainmaster.api import schema
+from trainmaster.api import limits, schema
 from trainmaster.api.framework import Count, Env, Framework, Messages, Role
 from trainmaster.api.job import Job, Member
 from trainmaster.api.problem import Problem, forbidden
 from trainmaster.objects.meta import encode
+
+SPARSE = "or set spec.enableDynamicWorker: true, which lists only the replica itself and the parameter servers"
 
 
 class TensorFlow(Framework):
@@ -46,6 +48,8 @@ class TensorFlow(Framework):
     def validate(self, job: Job) -> Iterator[Problem]:
         if job.has("Chief") and job.has("Master"):
             yield forbidden("spec.tfReplicaSpecs", "must not have more than 1 Chief or Master role")
+        if not job.spec.get("enableDynamicWorker"):
+            yield from limits.variable_problems(self, job, SPARSE)
 
     def succeeded(self, job: Job, counts: Mapping[str, Count]) -> bool:
         if super().succeeded(job, counts):

@@ -23,6 +23,12 @@ from trainmaster.engine import backoff, deadline
 PAGE = (DOCS / "troubleshooting.md").read_text()
 QUOTED = {line.strip() for block in blocks(PAGE, "") for line in block.splitlines()}
 RING = (ROOT / "examples" / "01-ring" / "job.yaml").read_text()
+LARGE = """\
+apiVersion: kubeflow.org/v1
+kind: TFJob
+metadata: {name: tf, namespace: default}
+spec: {tfReplicaSpecs: {Worker: {replicas: 10000, template: {spec: {containers: [{name: tensorflow, image: x}]}}}}}
+"""
 HERE = Place("registry.example/ddp:1")
 
 
@@ -42,6 +48,7 @@ REFUSED = {
     "type": changed("replicas: 3", "replicas: three"),
     "number": changed("Master:\n", "Master:\n      replicas: 2\n"),
     "container": changed("- name: pytorch", "- name: torch"),
+    "size": LARGE,
     "no object": "hello: 1\n",
     "no YAML": "a: [1\nb: 2",
     "retired": "apiVersion: kubeflow.org/v1alpha1\nkind: MPIJob\nmetadata: {name: old}\nspec: {template: {}}\n",

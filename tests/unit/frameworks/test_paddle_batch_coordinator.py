@@ -61,12 +61,12 @@ def test_those_that_are_done_are_not_waited_for_after_their_pods_were_removed():
     assert coordinator["command"][3:] == ["job", "ps=0-0", "worker=1-1"]
 
 
-def test_ten_thousand_names_fit_into_the_arguments_of_a_process():
-    scene = a_paddle(worker=10000)
+def test_seven_thousand_names_fit_into_the_arguments_of_a_process():
+    scene = a_paddle(worker=7000)
 
     [coordinator] = the_pod(scene)["spec"]["initContainers"]
 
-    assert coordinator["command"][3:] == ["job", "worker=0-9999"]
+    assert coordinator["command"][3:] == ["job", "worker=0-6999"]
 
 
 def coordinated(scene: Scene, **tools: str) -> subprocess.CompletedProcess[str]:

@@ -6,6 +6,7 @@ import pytest
 from tests.unit.frameworks.paddle_jobs import GROUP, addressed, env_of, the_pod
 
 from trainmaster.api.status import render
+from trainmaster.frameworks import paddle_batch_status as statuses
 from trainmaster.objects.resource import CONFIG_MAPS
 from trainmaster.testing.scene import Scene, a_job, body, created
 
@@ -75,6 +76,18 @@ def test_of_two_names_that_are_too_long_together_the_longer_is_to_give_way(job, 
     scene = tasked("Collective", a_task(task)).meta(name=job)
 
     assert scene.problems == [problem]
+
+
+@pytest.mark.parametrize(("tasks", "shown"), [(1, 4), (2, 3), (3, 2), (12, 1)])
+def test_the_status_names_only_so_many_pods_of_all_tasks(tasks, shown, monkeypatch):
+    monkeypatch.setattr(statuses, "MAX_REFERENCES", 4)
+    monkeypatch.setattr(statuses, "ALL_REFERENCES", 6)
+    scene = tasked("Collective", *(a_task(f"t-{number}", 5) for number in range(tasks)))
+
+    report = scene.all("Pending").plan().status.report["tasks"]
+
+    assert {len(task["refs"]) for task in report.values()} == {shown}
+    assert {task["pending"] for task in report.values()} == {5}
 
 
 def test_in_collective_mode_all_are_trainers_numbered_through():

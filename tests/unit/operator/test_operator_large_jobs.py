@@ -72,6 +72,22 @@ def test_every_pod_is_asked_for_once() -> None:
     assert len(clock.run(main())) == REPLICAS
 
 
+def test_a_job_that_is_too_large_fails_with_the_reason_and_has_no_pods() -> None:
+    job = a_job("TFJob").role("Worker", 10_000).manifest
+
+    async def main() -> tuple[dict[str, str], int]:
+        api = an_api()
+        async with operating(api):
+            submit(api, job)
+            await quiet(api)
+            return job_of(api, job)["status"]["conditions"][-1], len(api.objects(PODS))
+
+    condition, made = clock.run(main())
+
+    assert (condition["type"], condition["reason"], made) == ("Failed", "TFJobFailedValidation", 0)
+    assert "131072 bytes that Linux allows for one environment variable" in condition["message"]
+
+
 def test_the_status_does_not_grow_with_replicas() -> None:
     def status_of(replicas: int) -> int:
         scene = a_job("TFJob").role("Worker", replicas)
