@@ -7,42 +7,46 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import msgspec
 import yaml
 
 from trainmaster import frameworks
 from trainmaster.api import reading
 from trainmaster.api.job import Job
 from trainmaster.api.settings import Settings
-from trainmaster.cli import documents, kinds, terminal
+from trainmaster.cli import documents, kinds, tables, yamltext
 from trainmaster.cli.documents import UNKNOWN, BadDocument, Document
 from trainmaster.cli.submit import naming
 from trainmaster.engine.blueprint import blueprint
 from trainmaster.engine.observed import Observed
-from trainmaster.objects.meta import Json
+from trainmaster.objects.meta import Json, encode
 
 
 def run(files: Sequence[str], output: str, namespace: str, settings: Settings) -> int:
+    """Everything is read before anything is printed: of files with a mistake, nothing is."""
     try:
-        planned = [item for document in documents.read(files) for item in plan_document(document, namespace, settings)]
+        read = [found for document in documents.read(files) if (found := _read(document, namespace, settings))]
     except BadDocument as error:
         print(error, file=sys.stderr)
         return 2
-    if not planned:
+    if not read:
         print("nothing to plan: no training job in what was given", file=sys.stderr)
         return 2
+    planned = (item for observed in read for item in _objects(observed))
     if output == "table":
         print_table(planned)
     else:
-        print(rendered({"apiVersion": "v1", "kind": "List", "items": planned}, output))
+        for text in listed(planned, output):
+            sys.stdout.write(text)
     return 0
 
 
-def plan_document(document: Document, namespace: str, settings: Settings) -> Iterator[Json]:
+def _read(document: Document, namespace: str, settings: Settings) -> Observed | None:
     body = document.named
     found = frameworks.serving(body.get("apiVersion"), body["kind"])
     if found is None:
         _skip(document)
-        return
+        return None
     framework, resource = found
     metadata = body.get("metadata")
     placed = {"namespace": namespace, **metadata} if isinstance(metadata, dict) else metadata
@@ -52,10 +56,15 @@ def plan_document(document: Document, namespace: str, settings: Settings) -> Ite
     if document.is_generated:
         print(f"{document}: the cluster makes its name; {UNKNOWN} stands for the end of it", file=sys.stderr)
     if read.job is None:
-        listed = "\n".join(f"  {problem}" for problem in naming(document, read.problems))
-        raise BadDocument(f"{document} is not valid:\n{listed}")
-    for action in blueprint(Observed(read.framework, read.job)):
-        yield _standalone(action.body, read.job)
+        problems = "\n".join(f"  {problem}" for problem in naming(document, read.problems))
+        raise BadDocument(f"{document} is not valid:\n{problems}")
+    return Observed(read.framework, read.job)
+
+
+def _objects(observed: Observed) -> Iterator[Json]:
+    """Each is built when its turn comes: a job may have twenty thousand."""
+    for action in blueprint(observed):
+        yield _standalone(action.body, observed.job)
 
 
 def _skip(document: Document) -> None:
@@ -69,6 +78,19 @@ def _standalone(body: Json, job: Job) -> Json:
     if job.meta.uid:
         return body
     return {**body, "metadata": {k: v for k, v in body["metadata"].items() if k != "ownerReferences"}}
+
+
+def listed(items: Iterable[Json], output: str) -> Iterator[str]:
+    """The text of a List, object by object, so that a large one is never in memory as a whole."""
+    if output == "json":
+        yield '{\n  "apiVersion": "v1",\n  "kind": "List",\n  "items": ['
+        for number, item in enumerate(items):
+            text = msgspec.json.format(encode(item), indent=2).decode().replace("\n", "\n    ")
+            yield f"{',' if number else ''}\n    {text}"
+        yield "\n  ]\n}\n"
+    else:
+        yield "apiVersion: v1\nkind: List\nitems:\n"
+        yield from map(yamltext.item_of, items)
 
 
 def rendered(value: Any, output: str) -> str:
@@ -93,15 +115,13 @@ _Dumper.add_representer(str, _text)
 
 
 def print_table(planned: Iterable[Json]) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("KIND", "NAMESPACE", "NAME", "DETAIL"):
-        table.add_column(column, no_wrap=column != "DETAIL")
+    rows = [("KIND", "NAMESPACE", "NAME", "DETAIL")]
     for item in planned:
         metadata = item["metadata"]
-        table.add_row(item["kind"], metadata.get("namespace", ""), metadata["name"], _detail(item))
-    terminal.console().print(table)
+        rows.append((item["kind"], metadata.get("namespace", ""), metadata["name"], _detail(item)))
+    widths = tables.widths_of(rows)
+    for row in rows:
+        print(tables.aligned(row, widths))
 
 
 def _detail(item: Json) -> str:

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from trainmaster.cli import documents
+from trainmaster.cli import documents, plan
 from trainmaster.cli.app import app
 from trainmaster.testing.scene import a_job
 
@@ -53,6 +53,42 @@ def test_plan_prints_a_table(job):
 
     assert "KIND" in result.stdout
     assert "ddp-worker-1" in result.stdout
+
+
+@pytest.mark.parametrize("output", ["yaml", "json"])
+def test_each_object_is_printed_before_the_next_is_built(job, output):
+    built = []
+
+    def items():
+        for number in range(3):
+            built.append(number)
+            yield {"kind": "Pod", "metadata": {"name": f"pod-{number}"}}
+
+    printed = [(text, len(built)) for text in plan.listed(items(), output)]
+
+    assert [count for text, count in printed if "pod-" in text] == [1, 2, 3]
+    assert [text.count("pod-") for text, _ in printed if "pod-" in text] == [1, 1, 1]
+
+
+def test_nothing_is_printed_where_a_later_file_has_a_mistake(job, tmp_path):
+    bad = tmp_path / "z.yaml"
+    bad.write_text(yaml.safe_dump(a_job("PyTorchJob", "bad").role("Wroker").manifest))
+
+    result = trainmaster("plan", str(job), str(bad))
+
+    assert result.exit_code == 2
+    assert not result.stdout
+
+
+def test_a_job_that_is_too_large_is_refused_with_the_limit(tmp_path):
+    path = tmp_path / "large.yaml"
+    path.write_text(yaml.safe_dump(a_job("TFJob", "large").role("Worker", 10_000).manifest))
+
+    result = trainmaster("plan", str(path))
+
+    assert result.exit_code == 2
+    assert not result.stdout
+    assert "131072 bytes that Linux allows for one environment variable" in result.stderr
 
 
 def test_plan_reads_stdin(job):
