@@ -7,7 +7,7 @@ import os
 import sys
 import time
 
-from benchmarks import apiserver, crowd, operator, pods, startup, webhook
+from benchmarks import apiserver, crowd, large, operator, pods, startup, webhook
 from benchmarks.measure import Benchmark, Result, lines_of, rounded
 from benchmarks.targets import verdicts
 from trainmaster.kube import connections
@@ -18,6 +18,7 @@ BENCHMARKS = (
     Benchmark("pods", "a thousand pods of `true` through the embedded cluster", pods.run, 3),
     Benchmark("operator", "the operator on a real control plane, beside a floor that only POSTs", operator.run, 6),
     Benchmark("crowd", "the operator among thousands of jobs and pods, and at rest", crowd.run, 15),
+    Benchmark("large", "jobs of ten thousand workers, of every kind: seconds and memory", large.run, 4),
     Benchmark("webhook", "milliseconds to an answer of the admission webhook, under load", webhook.run, 2),
 )
 

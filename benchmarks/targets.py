@@ -55,6 +55,10 @@ TARGETS = (
     Target("p99 beside 2000 finished / empty", ("crowd", "a new job", "p99 beside them / empty"), 2, 1.1),
     Target("start among 10000 pods, s", ("crowd", "many pods", "start to synced caches, 10000 pods, s"), 10, 4),
     Target("memory among 10000 pods, MB", ("crowd", "many pods", "most memory, MB"), 200, 120),
+    Target("10000 workers read and planned, s", ("large", "worst", "read and planned, s"), 5, 2),
+    Target("10000 workers printed, s", ("large", "worst", "printed, s"), 5, 4),
+    Target("10000 workers refused, s", ("large", "worst", "refused, s"), 1, 0.5),
+    Target("memory in that, MB", ("large", "worst", "peak RSS, MB"), 200, 120),
     *(_question(shape) for shape in QUESTIONS),
 )
 
