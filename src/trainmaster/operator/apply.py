@@ -167,7 +167,7 @@ class Applier:
                 try:
                     is_news = await self._do(action, job)
                 except KubeError as error:
-                    outcome.failed.append((action, error))
+                    outcome.failed.append((action, _without_frames(error)))
                 else:
                     outcome.done += [action] if is_news else []
 
@@ -263,6 +263,15 @@ class Applier:
     def _tell(self, job: Job, type: EventType, reason: str, message: str, *, repeat: bool = True) -> None:
         reference = Reference(job.resource.api_version, job.kind, job.namespace, job.name, job.meta.uid)
         self._recorder.event(reference, type, reason, message, repeat=repeat)
+
+
+def _without_frames(error: KubeError) -> KubeError:
+    """Drop the stack of an error that is kept: in its frames are the body and the bytes of what was refused."""
+    link: BaseException | None = error
+    while link is not None:
+        link.__traceback__ = None
+        link = link.__cause__ or link.__context__
+    return error
 
 
 def _order(action: Action) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
+from typing import Any
 
 import pytest
 
@@ -59,6 +61,40 @@ def test_only_bodies_that_are_being_written_exist(monkeypatch: pytest.MonkeyPatc
 
     assert exist == asked == IN_FLIGHT_OF_ONE
     assert finally_made == len(built) == REPLICAS
+
+
+class Body(dict[str, Any]):
+    """A dict that can be referred to weakly."""
+
+
+@pytest.mark.parametrize("refusals", [0, REPLICAS], ids=["taken", "refused"])
+def test_no_body_outlives_its_request(refusals: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Errors have tracebacks, and those have the bodies of what was refused."""
+    alive: list[weakref.ref[Body]] = []
+    most = 0
+    build = pods.PodRecipe.build
+
+    def watched(recipe: pods.PodRecipe) -> Json:
+        nonlocal most
+        alive[:] = [ref for ref in alive if ref() is not None]
+        body = Body(build(recipe))
+        alive.append(weakref.ref(body))
+        most = max(most, len(alive))
+        return body
+
+    monkeypatch.setattr(pods.PodRecipe, "build", watched)
+
+    async def main() -> int:
+        api = an_api()
+        api.fail_next("POST */pods", 403, times=refusals)
+        async with operating(api):
+            submit(api, a_job("TFJob").role("Worker", REPLICAS).manifest)
+            await quiet(api)
+            await quiet(api)
+            return len(api.objects(PODS))
+
+    assert clock.run(main()) == REPLICAS
+    assert 0 < most <= IN_FLIGHT_OF_ONE
 
 
 def test_every_pod_is_asked_for_once() -> None:
