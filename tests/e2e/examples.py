@@ -200,6 +200,19 @@ def changed(example: Example, directory: Path, *changes: tuple[str, str], file: 
     return copy
 
 
+def meeting(place: Path, ranks: int, indent: str = "") -> str:
+    """Lines of a program that are passed once all ranks have come to them, with all that they printed before."""
+    lines = (
+        "import os, pathlib, sys, time",
+        "sys.stdout.flush()",
+        f"pathlib.Path({str(place)!r}, os.environ['HOSTNAME']).touch()",
+        f"while len(os.listdir({str(place)!r})) < {ranks}:",
+        "    time.sleep(0.05)",
+    )
+    place.mkdir()
+    return "".join(f"{indent}{line}\n" for line in lines)
+
+
 def shortcomings(example: Example, run: Run) -> list[str]:
     """What is missing from real, joint training to a good end; nothing if all is well."""
     return list(_shortcomings(example, run))

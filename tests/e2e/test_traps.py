@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.e2e.examples import Run, changed, example_of, ran, shortcomings, words_of
+from tests.e2e.examples import Run, changed, example_of, meeting, ran, shortcomings, words_of
 from tests.e2e.stage import FOREVER, ended, jobs_of, message_of, stage
 from tests.integration.bed import Bed, container_of, processes, wait_for_end
 
@@ -123,9 +123,9 @@ def test_torchrun_starts_its_ranks_again_after_one_was_killed_and_all_are_needed
 
 
 def aborting(directory: Path, restart: str, last: str) -> Run:
-    """The example of PyTorch, whose ranks do that after their training, when all results are told."""
+    """The example of PyTorch, whose ranks do that after their training, when all of them have told their results."""
     example = example_of("ddp")
-    copy = changed(example, directory, (LAST_LINE, f"    {last}"))
+    copy = changed(example, directory, (LAST_LINE, f"{meeting(directory / 'done', example.ranks, '    ')}    {last}"))
     job = yaml.safe_load((copy / "job.yaml").read_text())
     for role in job["spec"]["pytorchReplicaSpecs"].values():
         role["restartPolicy"] = restart
