@@ -24,9 +24,9 @@ from tools import kubectl as stock
 
 from trainmaster.cli.embedded import EmbeddedOptions
 from trainmaster.objects.resource import EVENTS, PODS
+from trainmaster.testing.patience import PATIENCE
 
 PROGRAMS = Path(__file__).parent / "seedprograms"
-PATIENCE = 50.0
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,8 @@ from typing import Any
 import pytest
 from tools.environments import LIGHT, environment
 
+from trainmaster.testing.patience import PATIENCE
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ENDED = {"Succeeded", "Stopped", "Terminating", "Running"}
 """What may be read of a rank when its job has succeeded: the leader does not wait for the others."""
@@ -32,8 +34,8 @@ ENDED = {"Succeeded", "Stopped", "Terminating", "Running"}
 PLAIN = "python"
 """The environment of an example that needs no framework: this very one."""
 
-LIMIT = 180
-"""Seconds that an example may take, on a machine that others use, too."""
+LIMIT = 2 * PATIENCE
+"""Seconds for what real frameworks do, which takes long to import."""
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
+from tests.e2e.examples import LIMIT
 from tests.integration.bed import MARK, Bed, Json, Ran, bed, processes
 from tools.environments import environment
 
@@ -26,9 +27,6 @@ from trainmaster.objects.resource import JOBS, PODS
 
 PROGRAMS = Path(__file__).parent / "programs"
 EXAMPLES = Path(__file__).parents[2] / "examples"
-PATIENCE = 180.0
-"""Real frameworks on a machine that others use, too."""
-
 MPIS = ("openmpi", "openmpi5", "mpich", "intelmpi")
 IMPLEMENTATIONS = {"mpich": "MPICH", "intelmpi": "Intel"}
 RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK")
@@ -71,7 +69,7 @@ def mpi_bed(
     operator = replace(embedded_operator(), cluster_domain=domain)
     options = EmbeddedOptions(str(directory / "cluster"), config=str(config), sandbox=sandbox, operator=operator)
     with bed(options) as cluster:
-        cluster.patience = PATIENCE
+        cluster.patience = LIMIT
         yield cluster
 
 

@@ -13,13 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from tests.e2e.examples import Example
+from tests.e2e.examples import LIMIT, Example
 from tests.integration.bed import MARK, Bed, Json, bed, holding
 
 from trainmaster.cli.embedded import EmbeddedOptions
-
-PATIENCE = 180.0
-"""Real frameworks on a machine that others use, too."""
 
 FOREVER = "1000000000"
 
@@ -38,7 +35,7 @@ def stage(home: Path, *examples: Example, instead: Mapping[str, Path] | None = N
     config = home / "trainmaster.yaml"
     config.write_text(yaml.safe_dump({"images": images}))
     with bed(EmbeddedOptions(str(home / "cluster"), config=str(config), sandbox="namespaces")) as cluster:
-        cluster.patience = PATIENCE
+        cluster.patience = LIMIT
         yield cluster
 
 

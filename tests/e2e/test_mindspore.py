@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.e2e.examples import LIMIT
 from tests.integration.bed import MARK, Bed, Json, bed, container_of, holding, processes, wait_for_end
 from tools.environments import environment
 
@@ -20,9 +21,6 @@ from trainmaster.cli.embedded import EmbeddedOptions
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "14-mindspore"
 VERSION = "mindspore.gitee.com/v1"
-PATIENCE = 240.0
-"""A real framework on a machine that others use, too; MindSpore's scheduler waits for half a minute by itself."""
-
 FOREVER = "1000000000"
 WORKERS = range(2)
 
@@ -37,7 +35,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
     config = home / "trainmaster.yaml"
     config.write_text(yaml.safe_dump({"images": [{**image, "files": files, "env": quiet}]}))
     with bed(EmbeddedOptions(str(home / "cluster"), config=str(config))) as running:
-        running.patience = PATIENCE
+        running.patience = LIMIT
         yield running
     assert processes() == []
 

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 import pytest
 import yaml
+from tests.e2e.examples import LIMIT
 from tests.integration.bed import MARK, Bed, Json, bed, container_of, processes, wait_for_end
 from tools import kubectl as stock
 from tools.environments import environment
@@ -27,9 +28,6 @@ from trainmaster.cli.embedded import EmbeddedOptions
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PROGRAMS = Path(__file__).parent / "programs"
 VERSION = "batch.paddlepaddle.org/v1"
-PATIENCE = 180.0
-"""A real framework on a machine that others use, too."""
-
 WORKERS = range(3)
 DIRECT = "PADDLE_DISTRI_BACKEND=gloo PADDLE_CURRENT_ENDPOINT=$POD_IP:$PADDLE_PORT exec python "
 """Without Paddle's launcher, which takes nothing but addresses for its own, and one worker for each of them."""
@@ -47,7 +45,7 @@ def paddle_bed(home: Path, sandbox: Literal["namespaces", "ports"]) -> Iterator[
     config = home / "trainmaster.yaml"
     config.write_text(yaml.safe_dump({"images": images}))
     with bed(EmbeddedOptions(str(home / "cluster"), config=str(config), sandbox=sandbox)) as running:
-        running.patience = PATIENCE
+        running.patience = LIMIT
         yield running
 
 

@@ -25,6 +25,7 @@ from typing import Literal
 
 import pytest
 import yaml
+from tests.e2e.examples import LIMIT
 from tests.integration.bed import MARK, Bed, Json, bed, changes, processes
 from tools.environments import environment
 
@@ -35,9 +36,6 @@ JOB, VERSION = "elastic", "batch.paddlepaddle.org/v1"
 NP = f"/paddle/default-{JOB}/np"
 ETCD = "paddle-elastic-etcd"
 PROGRAMS = Path(__file__).parent / "programs"
-PATIENCE = 300.0
-"""Launchers that are fewer than they might be wait a minute for more of them."""
-
 pytestmark = pytest.mark.timeout(1800)
 
 
@@ -69,8 +67,8 @@ class Gate:
     def until(self, what: str, world: int) -> Told:
         """What the first rank of so many tells."""
         while (told := self._next()) is None or (told.what, told.world) != (what, world):
-            ready, _, _ = select.select([self._pipe], [], [], PATIENCE)
-            assert ready, f"nobody told of {world} that {what} within {PATIENCE:g} s; the last was {self._heard!r}"
+            ready, _, _ = select.select([self._pipe], [], [], LIMIT)
+            assert ready, f"nobody told of {world} that {what} within {LIMIT:g} s; the last was {self._heard!r}"
             self._heard += os.read(self._pipe, 4096)
         return told
 
@@ -106,7 +104,7 @@ class Etcd:
         """What it has been, one after another, once it was that."""
         found: list[str] = []
         question = {"create_request": {"key": _encoded(key), "start_revision": "1", "filters": ["NODELETE"]}}
-        with self._opened("watch", question, PATIENCE) as lines:
+        with self._opened("watch", question, LIMIT) as lines:
             while last not in found:
                 events = json.loads(next(lines))["result"].get("events", ())
                 found += [base64.b64decode(one["kv"]["value"]).decode() for one in events]
@@ -161,7 +159,7 @@ def paddle_bed(home: Path, sandbox: Literal["namespaces", "ports"], etcd_server:
     operator = replace(embedded_operator(), etcd_server=etcd_server)
     options = EmbeddedOptions(str(home / "cluster"), config=str(config), sandbox=sandbox, operator=operator)
     with bed(options) as cluster:
-        cluster.patience = PATIENCE
+        cluster.patience = LIMIT
         yield cluster
     assert processes() == []
 

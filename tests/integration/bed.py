@@ -31,11 +31,11 @@ from trainmaster.kube import config as kubeconfig
 from trainmaster.kube.client import Client
 from trainmaster.kube.transport import HttpTransport
 from trainmaster.objects.resource import EVENTS, PODS, Resource
+from trainmaster.testing.patience import PATIENCE
 
 PROGRAMS = Path(__file__).parent / "programs"
 CONFIG = PROGRAMS / "trainmaster.yaml"
 IMAGE = "registry.test/programs:1"
-PATIENCE = 40.0
 GRACE = 5.0
 """A watch that has been waited for in vain ends first: it can tell what it has seen."""
 

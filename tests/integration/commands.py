@@ -8,8 +8,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from tests.integration.bed import PATIENCE
 from tests.machine import marked
+
+from trainmaster.testing.patience import PATIENCE
 
 TRAINMASTER = (sys.executable, "-m", "trainmaster")
 

@@ -17,6 +17,7 @@ import yaml
 from typer.testing import CliRunner
 
 from trainmaster.cli.app import app
+from trainmaster.testing.patience import PATIENCE
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def a_job(name: str, master: str, worker: str, workers: int = 1) -> dict[str, An
 
 def test_a_job_that_fails_is_told_from_cause_to_remedy(machine: Machine):
     made = machine.apply(a_job("bad", "echo all well; sleep 60", "echo about to break; exit 3"))
-    waited = machine.run("wait", "bad", "--for=condition=Succeeded", "--timeout=40s", code=1)
+    waited = machine.run("wait", "bad", "--for=condition=Succeeded", f"--timeout={PATIENCE:g}s", code=1)
     told = machine.run("describe", "bad")
     listed = machine.run("get")
 

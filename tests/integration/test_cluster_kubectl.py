@@ -22,6 +22,7 @@ from trainmaster.cluster.registry.registry import Registry
 from trainmaster.cluster.server import auth
 from trainmaster.cluster.server.apiserver import ApiServer
 from trainmaster.cluster.storage.store import Store
+from trainmaster.testing.patience import PATIENCE
 
 CRD: dict[str, Any] = {
     "apiVersion": "apiextensions.k8s.io/v1",
@@ -97,6 +98,9 @@ def a_train(name: str, **spec: Any) -> dict[str, Any]:
     return {"apiVersion": "example.com/v1", "kind": "Train", "metadata": {"name": name}, "spec": spec}
 
 
+IN_TIME = f"--timeout={PATIENCE:g}s"
+
+
 @dataclass(frozen=True)
 class Kubectl:
     binary: str
@@ -121,7 +125,7 @@ class Kubectl:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env=self.environment(**environment),
-            timeout=50,
+            timeout=PATIENCE,
             check=False,
         )
         assert done.returncode == code, f"kubectl {' '.join(arguments)}: {done.returncode}\n{done.stdout}"
@@ -172,7 +176,7 @@ def kubectl(cluster: Kubectl, request: pytest.FixtureRequest) -> Kubectl:
 @pytest.fixture(scope="module")
 def trains(cluster: Kubectl) -> None:
     cluster.run("apply", "-f", "-", send=CRD)
-    cluster.run("wait", "--for=condition=Established", "crd/trains.example.com", "--timeout=10s")
+    cluster.run("wait", "--for=condition=Established", "crd/trains.example.com", IN_TIME)
 
 
 def columns(printed: str) -> list[str]:
@@ -388,7 +392,7 @@ def test_scale_goes_through_the_subresource(kubectl: Kubectl, trains: None):
 def test_delete_waits_until_the_object_is_gone(kubectl: Kubectl):
     kubectl.run("apply", "-f", "-", send=[a_config("c"), a_config("d")])
 
-    said = kubectl.run("delete", "cm", "c", "--timeout=10s")
+    said = kubectl.run("delete", "cm", "c", IN_TIME)
 
     assert 'configmap "c" deleted' in said
     assert "NotFound" in kubectl.run("get", "cm", "c", code=1)
@@ -423,21 +427,21 @@ def test_delete_with_a_cascade_mode_leaves_it_to_the_collector(kubectl: Kubectl,
 def test_delete_in_the_background_removes_at_once(kubectl: Kubectl):
     kubectl.run("apply", "-f", "-", send=a_deployment("d"))
 
-    kubectl.run("delete", "deployment", "d", "--cascade=background", "--timeout=10s")
+    kubectl.run("delete", "deployment", "d", "--cascade=background", IN_TIME)
 
     assert "NotFound" in kubectl.run("get", "deployment", "d", code=1)
 
 
 def test_wait_returns_when_the_condition_holds(kubectl: Kubectl, trains: None):
     kubectl.run("apply", "-f", "-", send=a_train("t"))
-    command = kubectl.command("wait", "--for=condition=Succeeded", "train/t", "--timeout=30s")
+    command = kubectl.command("wait", "--for=condition=Succeeded", "train/t", IN_TIME)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=kubectl.environment()) as waiting:
         status = {"conditions": [{"type": "Succeeded", "status": "True"}]}
         path = f"/apis/example.com/v1/namespaces/{kubectl.namespace}/trains/t/status"
         stored = kubectl.json("get", "train", "t")
 
         kubectl.run("replace", "--raw", path, "-f", "-", send=json.dumps({**stored, "status": status}))
-        said, _ = waiting.communicate(timeout=40)
+        said, _ = waiting.communicate(timeout=PATIENCE)
 
     assert said.strip() == "train.example.com/t condition met"
     assert waiting.returncode == 0
@@ -448,13 +452,13 @@ def test_wait_for_deletion_sees_it(kubectl: Kubectl):
     config["metadata"]["finalizers"] = ["example.com/hold"]
     kubectl.run("apply", "-f", "-", send=config)
     kubectl.run("delete", "cm", "c", "--wait=false")
-    command = kubectl.command("wait", "--for=delete", "cm/c", "--timeout=30s", "-v=6")
+    command = kubectl.command("wait", "--for=delete", "cm/c", IN_TIME, "-v=6")
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=kubectl.environment()) as waiting:
         assert waiting.stderr is not None
         watched = next(line for line in waiting.stderr if "watch=true" in line)
 
         kubectl.run("patch", "cm", "c", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
-        waiting.communicate(timeout=40)
+        waiting.communicate(timeout=PATIENCE)
 
     assert "200 OK" in watched
     assert waiting.returncode == 0

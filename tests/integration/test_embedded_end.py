@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.integration.bed import CONFIG, PATIENCE, a_job, connected, container_of, processes, wait_for_none
+from tests.integration.bed import CONFIG, a_job, connected, container_of, processes, wait_for_none
 from tests.integration.commands import said, started, trainmaster, warned
 from tests.machine import BOTH
+
+from trainmaster.testing.patience import PATIENCE
 
 pytestmark = pytest.mark.sandbox
 

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.bed import PATIENCE, Bed, Json, processes, wait_for_end
+from tests.integration.bed import Bed, Json, processes, wait_for_end
 from tests.integration.plainbed import a_pod, is_ready, plain_bed, told
 from tests.machine import BOTH
 
 from trainmaster.cluster.kubelet.images import ImageMapping, Images
 from trainmaster.objects.resource import CONFIG_MAPS, PODS, SERVICES
+from trainmaster.testing.patience import PATIENCE
 
 pytestmark = pytest.mark.sandbox
 

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.integration.bed import PATIENCE, a_job, processes
+from tests.integration.bed import a_job, processes
 from tests.integration.commands import said, started, trainmaster
+
+from trainmaster.testing.patience import PATIENCE
 
 pytestmark = pytest.mark.sandbox
 

@@ -16,6 +16,7 @@ from tests.integration.bed import MARK, Bed, Json, a_job, bed, changes, holding,
 from trainmaster.cli.embedded import EmbeddedOptions, embedded_operator
 from trainmaster.kube.client import Client
 from trainmaster.objects.resource import EVENTS
+from trainmaster.testing.patience import PATIENCE
 
 pytestmark = pytest.mark.sandbox
 
@@ -40,7 +41,7 @@ def cluster(address: str) -> Iterator[Bed]:
 def scrape(address: str) -> Scrape:
     def samples() -> dict[tuple[str, str], float]:
         """By name and labels."""
-        with urllib.request.urlopen(f"http://{address}/metrics", timeout=20) as page:
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=PATIENCE) as page:
             families = text_string_to_metric_families(page.read().decode())
         found = [sample for family in families for sample in family.samples]
         return {(one.name, ",".join(one.labels[key] for key in sorted(one.labels))): one.value for one in found}

@@ -11,6 +11,7 @@ import pytest
 from tests.integration.bed import MARK, Bed, Json, bed, holding, processes
 
 from trainmaster.cli.embedded import EmbeddedOptions, embedded_operator
+from trainmaster.testing.patience import PATIENCE
 
 pytestmark = pytest.mark.sandbox
 
@@ -53,7 +54,7 @@ def ended(cluster: Bed, name: str) -> Json:
 
 
 def counted(address: str) -> set[str]:
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=20) as page:
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=PATIENCE) as page:
         lines = page.read().decode().splitlines()
     return {line for line in lines if 'framework="mindspore"' in line and "_total{" in line}
 

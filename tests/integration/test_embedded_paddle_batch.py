@@ -14,6 +14,7 @@ from tools import kubectl as stock
 
 from trainmaster.cli.embedded import EmbeddedOptions
 from trainmaster.objects.resource import CONFIG_MAPS, PODS
+from trainmaster.testing.patience import PATIENCE
 
 pytestmark = pytest.mark.sandbox
 
@@ -115,7 +116,7 @@ def reaching(cluster: Bed, name: str, phase: str) -> Json:
 
 def kubectl(home: Path, *words: str) -> str:
     command = [stock.kubectl(), f"--kubeconfig={home / 'kubeconfig'}", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
 
 
 def test_kubectl_shows_the_table_of_the_manual_for_a_job_that_has_completed_while_its_servers_serve(cluster, home):

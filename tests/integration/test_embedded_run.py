@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.integration.bed import CONFIG, PATIENCE, a_job, connected, container_of, processes, wait_for_end
+from tests.integration.bed import CONFIG, a_job, connected, container_of, processes, wait_for_end
 from tests.integration.commands import said, started, trainmaster
 from tests.machine import BOTH
+
+from trainmaster.testing.patience import PATIENCE
 
 pytestmark = pytest.mark.sandbox
 
@@ -186,7 +188,7 @@ def test_run_killed_leaves_nothing(tmp_path, sandbox):
 def test_run_of_an_image_that_nothing_maps_fails_at_once_and_says_what_to_add():
     job = a_job("JAXJob", "unmapped", "", container={"image": "nobody/knows:1", "command": []}, replicas={"Worker": 1})
 
-    done = trainmaster("run", "-", "--timeout", "20", given=yaml.safe_dump(job))
+    done = trainmaster("run", "-", "--timeout", PATIENCE, given=yaml.safe_dump(job))
 
     assert done.returncode == 1
     assert '- match: "nobody/knows:1"' in done.stderr

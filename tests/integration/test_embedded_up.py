@@ -12,10 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.integration.bed import PATIENCE
 
 from trainmaster.cli.home import running_in, start_of
 from trainmaster.cluster.storage.store_log import Log
+from trainmaster.testing.patience import PATIENCE
 
 pytestmark = pytest.mark.sandbox
 

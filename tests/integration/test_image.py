@@ -21,8 +21,6 @@ from trainmaster.operator.install import USER
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
-PATIENCE = 300
-pytestmark = pytest.mark.timeout(PATIENCE)
 
 
 @pytest.fixture(scope="module")

@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 
-SECONDS = 30.0
-"""For what takes a moment; a bound, so that a test that fails does end."""
+from trainmaster.testing.patience import PATIENCE
 
 
 @contextmanager
@@ -53,7 +52,7 @@ def an_operator(kubeconfig: Path) -> Iterator[tuple[subprocess.Popen[str], str]]
 
 def asked(url: str) -> tuple[int, str]:
     try:
-        with urllib.request.urlopen(url, timeout=SECONDS) as answer:
+        with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -73,7 +72,7 @@ def test_it_is_alive_and_not_ready_and_says_why(tmp_path: Path) -> None:
 def test_it_ends_in_order_when_it_is_told_to(tmp_path: Path, number: signal.Signals) -> None:
     with a_silent_server(tmp_path) as kubeconfig, an_operator(kubeconfig) as (process, _):
         process.send_signal(number)
-        _, said = process.communicate(timeout=SECONDS)
+        _, said = process.communicate(timeout=PATIENCE)
 
     assert process.returncode == 0
     assert "Traceback" not in said

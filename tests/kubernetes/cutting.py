@@ -22,9 +22,10 @@ import msgspec
 from aiohttp import web
 from tools.kubernetes.controlplane import ControlPlane
 
+from trainmaster.testing.patience import PATIENCE
+
 HOP_BY_HOP = ("connection", "host", "keep-alive", "transfer-encoding", "content-length")
 LARGEST = 8 << 20
-PATIENCE = 150.0
 
 
 class Cut(Exception):

@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-PATIENCE = 30.0
+from trainmaster.testing.patience import PATIENCE
+
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _AGE = re.compile(r"^(<invalid>|\d+(s|m\d*s?|h))$")
 _VERSIONS = ("resourceVersion", "continue")

@@ -18,9 +18,7 @@ from typing import Any
 from trainmaster.kube.client import Client
 from trainmaster.kube.errors import AlreadyExists, Conflict, Forbidden, KubeError, NotFound, ServerError, Unreachable
 from trainmaster.objects.resource import CONFIG_MAPS, PODS, Resource
-
-PATIENCE = 150.0
-"""Seconds. The garbage collector looks for new kinds only every half minute, and the machine may be busy."""
+from trainmaster.testing.patience import PATIENCE
 
 WATCH_SECONDS = 300
 PAUSE = 0.2

@@ -19,8 +19,8 @@ from tests.kubernetes.mirror import Mirror, Node, mirrored
 from tools.kubernetes.controlplane import ControlPlane, control_plane
 
 from trainmaster.operator.install import NAME
+from trainmaster.testing.patience import PATIENCE
 
-PATIENCE = 60.0
 FLAGS = ("--metrics-bind-address=0", "--health-probe-bind-address=0", "--log-format=json")
 ELECTING = ("--leader-elect", f"--leader-election-namespace={NAMESPACE}")
 PROGRAM = ("-m", "trainmaster", "operator")

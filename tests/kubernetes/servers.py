@@ -20,12 +20,11 @@ from trainmaster.cluster.registry.registry import Registry
 from trainmaster.cluster.server.apiserver import ApiServer
 from trainmaster.cluster.server.auth import ADMIN
 from trainmaster.cluster.storage.store import Store
+from trainmaster.testing.patience import PATIENCE
 
 TOKEN = "embedded"
 HISTORY = 300
 """Revisions the embedded server remembers: few, so that a watch from the beginning comes too late on both."""
-
-PATIENCE = 60.0
 
 
 @dataclass(frozen=True, slots=True)

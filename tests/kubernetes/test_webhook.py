@@ -24,9 +24,9 @@ from trainmaster.operator.options import Options
 from trainmaster.operator.webhook_protocol import MUTATING, VALIDATING
 from trainmaster.operator.webhook_protocol import NAME as WEBHOOK
 from trainmaster.testing.jobs import KINDS, a_small
+from trainmaster.testing.patience import PATIENCE
 from trainmaster.testing.scene import a_job
 
-PATIENCE = 60.0
 PLURALS = {**PLURALS, "Secret": SECRETS, VALIDATING.kind: VALIDATING, MUTATING.kind: MUTATING}
 
 

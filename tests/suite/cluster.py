@@ -23,9 +23,7 @@ from trainmaster.kube.errors import NotFound
 from trainmaster.objects.meta import Json
 from trainmaster.objects.resource import EVENTS, PODS, SERVICES, Resource
 from trainmaster.testing.jobs import ROLES, a_small
-
-PATIENCE = 120.0
-"""Seconds. A real garbage collector looks for new kinds only every half minute, and machines are busy."""
+from trainmaster.testing.patience import PATIENCE
 
 Seen = dict[str, Json]
 """Objects by name."""

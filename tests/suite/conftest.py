@@ -53,12 +53,6 @@ def is_life(item: pytest.Item) -> bool:
     return isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """The first of a module waits while the servers start, and any of them for all that run beside it."""
-    item.add_marker(pytest.mark.timeout(180))
-
-
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if not is_life(pyfuncitem):
         return None

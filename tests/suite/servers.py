@@ -35,9 +35,9 @@ from trainmaster.kube.errors import AlreadyExists
 from trainmaster.objects.meta import Json
 from trainmaster.objects.resource import CUSTOM_RESOURCE_DEFINITIONS, SERVICE_ACCOUNTS
 from trainmaster.operator.install import NAME, Installation, crds, manifests
+from trainmaster.testing.patience import PATIENCE
 
 DEFINITIONS = Path(__file__).parent / "definitions"
-PATIENCE = 60.0
 NOWHERE = ("Deployment", "PodDisruptionBudget", "CustomResourceDefinition")
 """What an installation has and this server does not get: no node would run it, or it is there already."""
 
@@ -113,7 +113,7 @@ async def make_namespace(client: Client, name: str) -> None:
     await _ensured(client, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     page = await client.list(SERVICE_ACCOUNTS, name)
     accounts = {each["metadata"]["name"] for each in page.items}
-    watch = client.watch(SERVICE_ACCOUNTS, name, resource_version=page.resource_version, timeout_seconds=30)
+    watch = client.watch(SERVICE_ACCOUNTS, name, resource_version=page.resource_version, timeout_seconds=int(PATIENCE))
     async with contextlib.aclosing(watch) as events:
         while "default" not in accounts:
             event = await anext(events)

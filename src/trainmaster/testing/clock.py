@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, TypeVar, TypeVarTuple
 
+from trainmaster.testing.patience import PATIENCE
+
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
@@ -24,9 +26,6 @@ DAY = 86400.0
 
 _GRACE = 0.002
 """Real seconds for open sockets before time jumps. Both ends live in this process, so bytes arrive at once."""
-
-_PATIENCE = 10.0
-"""Real seconds to wait for sockets or threads when there is nothing else to wait for."""
 
 
 class Deadlock(Exception):
@@ -110,7 +109,7 @@ class _Selector(selectors.DefaultSelector):
         if events or (timeout is not None and timeout <= 0):
             return events
         if self._loop.has_threads or (self._has_sockets and timeout is None):
-            events = super().select(_PATIENCE)
+            events = super().select(PATIENCE)
         elif self._has_sockets:
             events = super().select(_GRACE)
         if events:

@@ -14,7 +14,7 @@ import time
 BASE = int(os.environ.get("BASE", "1"))
 
 
-def connect(address, patience=30.0):
+def connect(address, patience=150.0):
     deadline = time.monotonic() + patience
     while True:
         try:

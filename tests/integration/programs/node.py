@@ -18,7 +18,7 @@ PLACE = os.environ["MS_SCHED_HOST"], int(os.environ["MS_SCHED_PORT"])
 EXPECTED = int(os.environ["MS_WORKER_NUM"]) + int(os.environ["MS_SERVER_NUM"])
 
 
-def join(patience=30.0):
+def join(patience=150.0):
     """Whoever has lost a scheduler may call before the next one listens; a call that is not answered is made again."""
     deadline = time.monotonic() + patience
     while True:

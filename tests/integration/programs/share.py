@@ -8,7 +8,7 @@ from pathlib import Path
 data, training, token = (Path(os.environ[name]) for name in ("DATA", "TRAINING", "TOKEN"))
 name = os.environ["HOSTNAME"]
 (data / name).write_text(f"from {name}")
-deadline = time.monotonic() + 30
+deadline = time.monotonic() + 150
 while len(found := sorted(data.iterdir())) < 2:
     assert time.monotonic() < deadline, found
     time.sleep(0.05)

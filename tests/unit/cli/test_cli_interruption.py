@@ -11,6 +11,7 @@ import pytest
 from trainmaster.cli import interruption
 from trainmaster.cli.interruption import Interrupted
 from trainmaster.cluster.kubelet.ending import Ending
+from trainmaster.testing.patience import PATIENCE
 
 BOTH = pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
 
@@ -57,7 +58,7 @@ def test_the_second_signal_is_a_hurry(number):
             await asyncio.Event().wait()
         finally:
             signal.raise_signal(number)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(PATIENCE):
                 await ending.hurry.wait()
 
     with pytest.raises(Interrupted) as told:
@@ -71,7 +72,7 @@ def test_a_signal_while_containers_end_by_themselves_keeps_the_result(number):
     async def main(ending: Ending) -> int:
         ending.is_under_way = True
         signal.raise_signal(number)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await ending.hurry.wait()
         return 7
 

@@ -11,6 +11,7 @@ import pytest
 
 from trainmaster.cluster.kubelet.cluster_ips import ClusterIPs, Seat, holder_of, ports_of
 from trainmaster.cluster.kubelet.sandbox import PodConfig, PodSandbox
+from trainmaster.testing.patience import PATIENCE
 
 
 def a_service(**spec: Any) -> dict[str, Any]:
@@ -91,7 +92,7 @@ class Ledger:
 
     async def until(self, *leads: tuple[str, str, int]) -> None:
         """Until these are all: address, pod and its port."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             while {(address, uid, ports[0][1]) for address, uid, ports in self.relays.values()} != set(leads):
                 self.changed.clear()
                 await self.changed.wait()

@@ -24,6 +24,7 @@ from trainmaster.cluster.kubelet.grpc_health import (
     SETTINGS,
     Frame,
 )
+from trainmaster.testing.patience import PATIENCE
 
 STATUS_200 = Frame(HEADERS, END_HEADERS, 1, b"\x88")
 TRAILERS = Frame(HEADERS, END_HEADERS | END_STREAM, 1, b"\0\x0bgrpc-status\x010")
@@ -70,7 +71,7 @@ class Peer:
 
     async def connect(self, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         self.connected.append(port)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             return await asyncio.open_connection(*self.address)
 
     def port(self, name: int | str) -> int:
@@ -83,7 +84,7 @@ def asked(peer: Peer, **fields: Any) -> str:
     async def main() -> str:
         async with await asyncio.start_server(peer.serve, "127.0.0.1", 0) as server:
             peer.address = server.sockets[0].getsockname()
-            return await probes.check({"grpc": {"port": 50051, **fields}, "timeoutSeconds": 5}, peer)
+            return await probes.check({"grpc": {"port": 50051, **fields}, "timeoutSeconds": PATIENCE}, peer)
 
     return asyncio.run(main())
 

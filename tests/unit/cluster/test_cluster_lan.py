@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from trainmaster.testing.patience import PATIENCE
+
 pytestmark = [pytest.mark.sandbox, pytest.mark.namespaces]
 
 PROGRAM = """
@@ -32,7 +34,7 @@ def seen(server_in, client_in, address):
     linux.setns(server_in, linux.NEWNET)
     server = socket.create_server((address, 5000))
     linux.setns(client_in, linux.NEWNET)
-    client = socket.create_connection((address, 5000), timeout=5)
+    client = socket.create_connection((address, 5000), timeout=100)
     return server.accept()[1][0]
 
 if sys.argv[1] == "Bridge":
@@ -51,7 +53,7 @@ print(type(lan).__name__, seen(one, other, "10.0.0.2"), seen(ours, one, "10.96.0
 @pytest.mark.parametrize("lan", ["Macvlan", "Bridge"])
 def test_pods_and_the_cluster_reach_one_another_by_address(lan: str, user: str) -> None:
     """`Macvlan` stands for the fastest there is, which may be the other on this kernel."""
-    done = subprocess.run([sys.executable, "-c", PROGRAM, lan, user], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", PROGRAM, lan, user], capture_output=True, text=True, timeout=PATIENCE)
 
     assert done.returncode == 0, done.stderr
     laid, *sources = done.stdout.split()

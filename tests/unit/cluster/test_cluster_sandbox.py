@@ -22,6 +22,7 @@ from trainmaster.cluster.kubelet.logfiles import LogWatch, Selection, follow, re
 from trainmaster.cluster.kubelet.sandbox import NamespaceSandbox, PodConfig, PodSandbox, SandboxError
 from trainmaster.cluster.kubelet.spawn_init import descendants
 from trainmaster.cluster.kubelet.zygote import HelperError
+from trainmaster.testing.patience import PATIENCE
 
 pytestmark = [pytest.mark.sandbox, pytest.mark.namespaces]
 
@@ -371,7 +372,7 @@ def opened(pid: int) -> int | None:
 
 def ended(handle: int) -> None:
     try:
-        assert select.select([handle], [], [], 20)[0], "still running"
+        assert select.select([handle], [], [], PATIENCE)[0], "still running"
     finally:
         os.close(handle)
 

@@ -18,6 +18,7 @@ import pytest
 from trainmaster.cluster.kubelet import orphans
 from trainmaster.cluster.kubelet.rewriting import Rewriter, replace_paths
 from trainmaster.cluster.kubelet.spawn_init import descendants
+from trainmaster.testing.patience import PATIENCE
 from trainmaster.testing.podworld import Lab, PodWorld, a_container, a_lab, a_pod, script
 
 pytestmark = pytest.mark.sandbox
@@ -239,7 +240,7 @@ def test_containers_end_when_the_cluster_is_killed(tmp_path: Path) -> None:
         handles = [os.pidfd_open(pid) for pid in pids]
         process.kill()
     for handle in handles:
-        assert select.select([handle], [], [], 20)[0], "still running"
+        assert select.select([handle], [], [], PATIENCE)[0], "still running"
         os.close(handle)
 
     assert len(pids) >= 4

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from tests.unit.docs.pages import DOCS, ROOT, blocks
 
 GUIDE = DOCS / "guide"
@@ -26,7 +25,6 @@ def typed(block, home):
     )
 
 
-@pytest.mark.timeout(240)
 def test_the_session_of_a_cluster_that_stays_works_as_written(tmp_path):
     block = block_with("ml-engineer.md", "trainmaster up -d")
 
@@ -38,7 +36,6 @@ def test_the_session_of_a_cluster_that_stays_works_as_written(tmp_path):
     assert "[worker-2] rank 3 final loss 0.000000" in result.stdout
 
 
-@pytest.mark.timeout(240)
 def test_the_session_of_a_laboratory_works_as_written(tmp_path):
     block = block_with("platform-engineer.md", "/tmp/lab").replace("/tmp/lab", str(tmp_path / "lab"))
 
@@ -49,7 +46,6 @@ def test_the_session_of_a_laboratory_works_as_written(tmp_path):
     assert f"up in {tmp_path}/lab" in result.stdout
 
 
-@pytest.mark.timeout(240)
 def test_the_first_job_of_the_guide_succeeds(tmp_path):
     result = typed(block_with("ml-engineer.md", "examples/01-ring\n"), tmp_path)
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.engine.happenings import HAPPENINGS, Happening, terminating, the_user_suspends_or_resumes, within
@@ -26,8 +25,6 @@ from trainmaster.engine.services import service_of
 from trainmaster.frameworks import BUILT_IN
 from trainmaster.objects.resource import PODS, SERVICES, Resource
 from trainmaster.testing.scene import UID, Scene, a_job
-
-pytestmark = pytest.mark.timeout(300)  # seconds of work, but on a busy machine they take their time
 
 ENDS: tuple[Literal["Succeeded", "Failed"], ...] = ("Succeeded", "Failed")
 PASSES = 12

@@ -5,6 +5,7 @@ import subprocess
 import pytest
 from tests.unit.frameworks.paddle_jobs import a_paddle, the_pod
 
+from trainmaster.testing.patience import PATIENCE
 from trainmaster.testing.scene import Scene
 
 
@@ -75,7 +76,7 @@ def coordinated(scene: Scene, **tools: str) -> subprocess.CompletedProcess[str]:
     shell, flag, script, *arguments = container["command"]
     ours = "".join(f"{name}() {{ {does}; }}\n" for name, does in tools.items())
     command = [f"/bin/{shell}", flag, ours + script, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 @pytest.mark.parametrize(

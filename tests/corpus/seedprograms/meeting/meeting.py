@@ -7,7 +7,7 @@ import json
 import socket
 import time
 
-PATIENCE = 30.0
+PATIENCE = 150.0
 
 
 def place(text):
