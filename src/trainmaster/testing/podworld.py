@@ -18,6 +18,7 @@ from trainmaster.cluster.kubelet.kubelet_api import Seen, Timing
 from trainmaster.cluster.kubelet.logfiles import Selection, follow
 from trainmaster.cluster.kubelet.sandbox import Kind, Sandbox, open_sandbox
 from trainmaster.objects.meta import Json, mutable
+from trainmaster.testing.patience import PATIENCE
 
 NODE = "here"
 _uids = itertools.count(1)
@@ -93,7 +94,7 @@ class PodWorld:
     def reasons(self) -> list[str]:
         return [event.reason for event in self.events]
 
-    async def until(self, holds: Callable[[], object], seconds: float = 20) -> None:
+    async def until(self, holds: Callable[[], object], seconds: float = PATIENCE) -> None:
         async with asyncio.timeout(seconds):
             while not holds():
                 await self._changed.wait()
@@ -177,6 +178,15 @@ def script(text: str) -> tuple[str, str, str]:
     return sys.executable, "-c", text
 
 
+def leap(seconds: float) -> None:
+    """Make everything due that was to happen within so many seconds, on a loop in real time.
+
+    A limit that a test is to reach can so be long enough that no slow machine reaches it too early."""
+    loop = asyncio.get_running_loop()
+    now = loop.time
+    loop.time = lambda: now() + seconds  # type: ignore[method-assign]  # of this loop alone
+
+
 @dataclass(frozen=True, slots=True)
 class Lab:
     """A kubelet at work on a world."""
@@ -196,7 +206,10 @@ class Lab:
         await self.world.until(lambda: "running" in self.world.state(pod, container))
         uid = self.world.pod(pod)["metadata"]["uid"]
         path, seen = self.root / "pods" / uid / container / "0.log", b""
-        async with asyncio.timeout(20), aclosing(follow(path, Selection(), self.kubelet.house.logs, bool)) as growing:
+        async with (
+            asyncio.timeout(PATIENCE),
+            aclosing(follow(path, Selection(), self.kubelet.house.logs, bool)) as growing,
+        ):
             async for part in growing:
                 seen += part
                 if text.encode() in seen:

@@ -13,7 +13,8 @@ import pytest
 from trainmaster.cluster.kubelet.images import ImageMapping, Images
 from trainmaster.cluster.kubelet.kubelet_api import Timing
 from trainmaster.cluster.kubelet.logfiles import Selection, read
-from trainmaster.testing.podworld import Lab, PodWorld, a_container, a_lab, a_pod, script
+from trainmaster.testing.patience import PATIENCE
+from trainmaster.testing.podworld import Lab, PodWorld, a_container, a_lab, a_pod, leap, script
 
 pytestmark = pytest.mark.sandbox
 
@@ -248,9 +249,9 @@ def test_a_failed_init_container_fails_a_pod_that_is_never_restarted(tmp_path: P
 def test_a_sidecar_starts_before_the_containers_and_ends_after_them(tmp_path: Path) -> None:
     mount = [{"name": "v", "mountPath": "/v"}]
     trap = (
-        "import signal, sys; open('/v/up', 'w'); signal.signal(15, lambda *_: sys.exit(7)); print('up'); signal.pause()"
+        "import signal, sys; signal.signal(15, lambda *_: sys.exit(7)); open('/v/up', 'w'); print('up'); signal.pause()"
     )
-    ready = {"exec": {"command": ["test", "-e", "/v/up"]}, "periodSeconds": 0.02, "failureThreshold": 500}
+    ready = {"exec": {"command": ["test", "-e", "/v/up"]}, "periodSeconds": 0.02, "failureThreshold": 10**9}
     side = a_container(*script(trap), name="side", volumeMounts=mount, restartPolicy="Always", startupProbe=ready)
     main = a_container("ls", "/v", volumeMounts=mount)
     pod = a_pod("one", containers=[main], initContainers=[side], volumes=[{"name": "v", "emptyDir": {}}])
@@ -278,7 +279,9 @@ def test_the_last_log_lines_are_the_message_where_the_policy_says_so(tmp_path: P
 
 def test_a_pod_past_its_deadline_is_ended(tmp_path: Path) -> None:
     async def body(lab: Lab) -> PodWorld:
-        lab.world.add("Pod", a_pod("one", "sleep", "1000", activeDeadlineSeconds=0.2))
+        lab.world.add("Pod", a_pod("one", "sleep", "1000", activeDeadlineSeconds=1000))
+        await lab.world.until(lambda: lab.world.phase("one") == "Running")
+        leap(1000)
         assert await lab.world.finished("one") == "Failed"
         return lab.world
 
@@ -313,7 +316,8 @@ class H(http.server.BaseHTTPRequestHandler):
     def log_message(self, *a): pass
 http.server.HTTPServer(("", 8080), H).serve_forever()
 """
-    probe = {"httpGet": {"port": "web", "path": "/health"}, "periodSeconds": 0.02, "failureThreshold": 1}
+    asked = {"httpGet": {"port": "web", "path": "/health"}}
+    probe = {**asked, "periodSeconds": 0.02, "failureThreshold": 1, "timeoutSeconds": PATIENCE}
     container = a_container(
         *script(serve),
         ports=[{"name": "web", "containerPort": 8080}],
@@ -339,11 +343,16 @@ http.server.HTTPServer(("", 8080), H).serve_forever()
 
 
 def test_a_startup_probe_holds_the_others_back(tmp_path: Path) -> None:
-    serve = "import socket, time; time.sleep(0.3); s = socket.create_server(('', 99)); s.accept(); time.sleep(1000)"
+    serve = f"""
+import os, signal, socket, time
+while not os.path.exists({str(tmp_path / "gate")!r}): time.sleep(0.01)
+server = socket.create_server(("", 99))
+signal.pause()
+"""
     container = a_container(
         *script(serve),
-        startupProbe={"tcpSocket": {"port": 99}, "periodSeconds": 0.02, "failureThreshold": 500},
-        livenessProbe={"exec": {"command": ["true"]}, "periodSeconds": 0.02},
+        startupProbe={"tcpSocket": {"port": 99}, "periodSeconds": 0.02, "failureThreshold": 10**9},
+        livenessProbe={"exec": {"command": ["true"]}, "periodSeconds": 0.02, "timeoutSeconds": PATIENCE},
     )
 
     async def body(lab: Lab) -> tuple[bool, int]:
@@ -351,6 +360,7 @@ def test_a_startup_probe_holds_the_others_back(tmp_path: Path) -> None:
         world.add("Pod", a_pod("one", containers=[container]))
         await world.until(lambda: world.phase("one") == "Running")
         early = world.status("one")["started"]
+        (tmp_path / "gate").touch()
         await world.until(lambda: world.status("one")["started"])
         return early, world.status("one")["restartCount"]
 

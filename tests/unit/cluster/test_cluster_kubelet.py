@@ -11,6 +11,7 @@ import pytest
 
 from trainmaster.cluster.kubelet.kubelet_api import Seen, Timing
 from trainmaster.cluster.kubelet.launcher import Process
+from trainmaster.testing.patience import PATIENCE
 from trainmaster.testing.podworld import NODE, Lab, PodWorld, a_container, a_lab, a_pod, script
 
 pytestmark = pytest.mark.sandbox
@@ -69,23 +70,22 @@ def test_a_pod_fails_with_the_code_and_the_message_of_its_container(tmp_path: Pa
 
 
 def test_a_running_pod_is_ready_and_ends_when_it_is_deleted(tmp_path: Path) -> None:
-    async def body(lab: Lab) -> tuple[dict[str, object], float]:
+    async def body(lab: Lab) -> tuple[dict[str, object], int]:
         world = lab.world
         world.add("Pod", a_pod("one", "sleep", "1000"))
         await world.until(lambda: world.phase("one") == "Running")
-        status = world.status("one")
-        loop = asyncio.get_running_loop()
-        before = loop.time()
-        world.delete_pod("one")
+        status, process = world.status("one"), process_of(lab, "one")
+        world.delete_pod("one", grace=1000)
+        code = await process.wait()
         await world.until(lambda: not world.has_pod("one"))
-        return status, loop.time() - before
+        return status, code
 
-    status, took = in_lab(tmp_path, body)
+    status, code = in_lab(tmp_path, body)
 
     assert status["ready"] is True
     assert status["started"] is True
     assert "running" in status["state"]  # type: ignore[operator]  # JSON
-    assert took < 10  # SIGTERM was enough: no waiting for the end of the grace period
+    assert code == 143  # SIGTERM was enough: no waiting for the end of the grace period
 
 
 def test_a_pod_that_ignores_sigterm_is_killed_when_its_grace_is_over(tmp_path: Path) -> None:
@@ -217,14 +217,18 @@ def test_a_finished_pod_of_the_last_cluster_is_not_run_again(tmp_path: Path) -> 
 
 
 def test_status_writes_are_few(tmp_path: Path) -> None:
-    async def body(lab: Lab) -> int:
+    """However slow the machine: what changes within half a second is written once, but for the end."""
+
+    async def body(lab: Lab) -> tuple[int, float]:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         lab.world.add("Pod", a_pod("one", "true", containers=[a_container("true", name=f"c{n}") for n in range(5)]))
         await lab.world.finished("one")
-        return lab.world.writes
+        return lab.world.writes, loop.time() - began
 
-    writes = in_lab(tmp_path, body, Timing(coalesce=0.5))
+    writes, seconds = in_lab(tmp_path, body, Timing(coalesce=0.5))
 
-    assert writes <= 2
+    assert writes <= 1 + seconds // 0.5
 
 
 def test_logs_outlive_the_pod_until_their_time_is_over(tmp_path: Path) -> None:
@@ -236,7 +240,7 @@ def test_logs_outlive_the_pod_until_their_time_is_over(tmp_path: Path) -> None:
         await world.until(lambda: not world.has_pod("one"))
         log = tmp_path / "pods" / uid / "main" / "0.log"
         was_there = log.exists()
-        await asyncio.wait([task for task in asyncio.all_tasks() if task.get_name() == "pod one"], timeout=20)
+        await asyncio.wait([task for task in asyncio.all_tasks() if task.get_name() == "pod one"], timeout=PATIENCE)
         return was_there, log.exists()
 
     assert in_lab(tmp_path, body, Timing(log_retention=0.2)) == (True, False)

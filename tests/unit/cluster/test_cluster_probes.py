@@ -10,6 +10,7 @@ import pytest
 
 from trainmaster.cluster.kubelet import probes
 from trainmaster.testing import clock
+from trainmaster.testing.patience import PATIENCE
 
 
 class Target:
@@ -31,7 +32,7 @@ class Target:
     async def connect(self, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if not self.answer:
             raise ConnectionRefusedError(111, "Connection refused")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(PATIENCE):
             return await asyncio.open_connection("127.0.0.1", port)
 
     def port(self, name: int | str) -> int:
@@ -67,7 +68,8 @@ async def asked(probe: dict[str, Any], answer: bytes) -> tuple[str, bytes]:
     ],
 )
 def test_an_http_probe_goes_by_the_status_code(answer: bytes, verdict: str) -> None:
-    probe = {"httpGet": {"path": "healthz", "httpHeaders": [{"name": "host", "value": "me"}]}}
+    headers = [{"name": "host", "value": "me"}]
+    probe = {"httpGet": {"path": "healthz", "httpHeaders": headers}, "timeoutSeconds": PATIENCE}
 
     told, request = asyncio.run(asked(probe, answer))
 

@@ -126,21 +126,20 @@ def test_the_picture_is_as_its_tool_draws_it():
 
 
 def test_help_is_quick():
-    """A budget of CPU, not of wall time, and twice what it takes: importing the wrong thing costs far more."""
+    """What takes time is importing. A budget of half as many modules again: the wrong one brings hundreds."""
     program = """
-import resource, sys, trainmaster.cli
+import sys, trainmaster.cli
 sys.argv = ["trainmaster", "--help"]
 try:
     trainmaster.cli.main()
 except SystemExit:
     pass
-used = resource.getrusage(resource.RUSAGE_SELF)
 heavy = {"aiohttp", "rich.console", "jsonschema_rs", "prometheus_client"} & set(sys.modules)
-print(used.ru_utime + used.ru_stime, *heavy, file=sys.stderr)
+print(len(sys.modules), *heavy, file=sys.stderr)
 """
 
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
-    seconds, *heavy = result.stderr.split()
+    modules, *heavy = result.stderr.split()
     assert not heavy
-    assert float(seconds) < 0.3
+    assert int(modules) < 240
