@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import select
-import socket
 import subprocess
 import sys
 import threading
@@ -31,6 +30,7 @@ from tools.environments import environment
 
 from trainmaster.cli.embedded import EmbeddedOptions, embedded_operator
 from trainmaster.objects.resource import EVENTS
+from trainmaster.testing.ports import free_port
 
 JOB, VERSION = "elastic", "batch.paddlepaddle.org/v1"
 NP = f"/paddle/default-{JOB}/np"
@@ -131,9 +131,7 @@ def etcd_program() -> Path:
 
 @pytest.fixture
 def etcd(tmp_path: Path) -> Iterator[Etcd]:
-    with contextlib.ExitStack() as stack:
-        doors = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
-        client, peer = (f"http://127.0.0.1:{door.getsockname()[1]}" for door in doors)
+    client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
     command = [str(etcd_program()), f"--data-dir={tmp_path / 'etcd'}", f"--listen-peer-urls={peer}"]
     command += [f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}"]
     command += [f"--listen-client-urls={client}", f"--advertise-client-urls={client}"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
@@ -17,6 +16,7 @@ from trainmaster.cli.embedded import EmbeddedOptions, embedded_operator
 from trainmaster.kube.client import Client
 from trainmaster.objects.resource import EVENTS
 from trainmaster.testing.patience import PATIENCE
+from trainmaster.testing.ports import free_port
 
 pytestmark = pytest.mark.sandbox
 
@@ -26,8 +26,7 @@ Scrape = Callable[[], dict[tuple[str, str], float]]
 
 @pytest.fixture
 def address() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return f"127.0.0.1:{taken.getsockname()[1]}"
+    return f"127.0.0.1:{free_port()}"
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,6 +11,7 @@ from tests.integration.bed import MARK, Bed, Json, bed, holding, processes
 
 from trainmaster.cli.embedded import EmbeddedOptions, embedded_operator
 from trainmaster.testing.patience import PATIENCE
+from trainmaster.testing.ports import free_port
 
 pytestmark = pytest.mark.sandbox
 
@@ -20,8 +20,7 @@ VERSION = "mindspore.gitee.com/v1"
 
 @pytest.fixture(scope="module")
 def address() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return f"127.0.0.1:{taken.getsockname()[1]}"
+    return f"127.0.0.1:{free_port()}"
 
 
 @pytest.fixture(scope="module")

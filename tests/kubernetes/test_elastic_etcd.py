@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,22 +16,17 @@ from trainmaster.api.framework import Shared
 from trainmaster.kube.config import Config
 from trainmaster.kube.transport import HttpTransport, Request
 from trainmaster.operator.elastic import Etcd, Followed, url_of
+from trainmaster.testing.ports import free_port
 
 KEY = "/paddle/default-job/np"
 READY = "ready to serve client requests"
-
-
-def free_ports() -> list[int]:
-    with contextlib.ExitStack() as stack:
-        doors = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
-        return [door.getsockname()[1] for door in doors]
 
 
 @pytest.fixture
 def endpoint(tmp_path: Path) -> Iterator[str]:
     program = shutil.which("etcd")
     assert program, "etcd is needed on the PATH; Debian's package is etcd-server"
-    client, peer = (f"http://127.0.0.1:{port}" for port in free_ports())
+    client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
     command = [program, f"--data-dir={tmp_path}", f"--listen-client-urls={client}", f"--advertise-client-urls={client}"]
     command += [
         f"--listen-peer-urls={peer}",

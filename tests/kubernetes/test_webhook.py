@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import socket
 import subprocess
 import threading
 import time
@@ -25,6 +24,7 @@ from trainmaster.operator.webhook_protocol import MUTATING, VALIDATING
 from trainmaster.operator.webhook_protocol import NAME as WEBHOOK
 from trainmaster.testing.jobs import KINDS, a_small
 from trainmaster.testing.patience import PATIENCE
+from trainmaster.testing.ports import free_port
 from trainmaster.testing.scene import a_job
 
 PLURALS = {**PLURALS, "Secret": SECRETS, VALIDATING.kind: VALIDATING, MUTATING.kind: MUTATING}
@@ -141,12 +141,6 @@ class Api:
 
     def until_asked(self):
         self.until(lambda: self.tried(unfit("probe")) is not None, "the webhook to be asked")
-
-
-def free_port():
-    with socket.socket() as door:
-        door.bind(("127.0.0.1", 0))
-        return door.getsockname()[1]
 
 
 def registered(port):

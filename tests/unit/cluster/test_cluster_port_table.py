@@ -12,6 +12,7 @@ import pytest
 
 from trainmaster.cluster.kubelet import port_table
 from trainmaster.cluster.kubelet.port_table import PortTable
+from trainmaster.testing.ports import free_port
 
 HOLDER = """
 import sys
@@ -25,10 +26,8 @@ sys.stdin.read()
 def a_free_port() -> int:
     """One that no cluster on this machine keeps from us either."""
     while True:
-        with socket.socket() as probe, closing(PortTable()) as table:
-            probe.bind(("127.0.0.1", 0))
-            port: int = probe.getsockname()[1]
-            probe.close()
+        port = free_port()
+        with closing(PortTable()) as table:
             if table.get("ns", "a", port) == port:
                 return port
 

@@ -10,6 +10,7 @@ import pytest
 
 from trainmaster.cluster.streams.session import status_of
 from trainmaster.cluster.streams.streams_spdy import size_of
+from trainmaster.testing.ports import free_port
 from trainmaster.testing.streambed import StreamBed
 
 PODS = "/api/v1/namespaces/default/pods/trainer"
@@ -309,10 +310,7 @@ def test_ports_are_forwarded_over_plain_channels():
 
 def test_a_port_where_nobody_listens_is_told_on_its_error_channel():
     async def main():
-        server = await asyncio.start_server(shout, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        server.close()
-        await server.wait_closed()
+        port = free_port()
         query, protocol = {"ports": str(port)}, "v4.channel.k8s.io"
         async with a_client() as (_, client), a_websocket(client, "portforward", query, protocol) as websocket:
             return port, await to_the_end(websocket)

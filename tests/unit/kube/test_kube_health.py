@@ -11,6 +11,7 @@ import pytest
 
 from trainmaster.kube.health import Address, BindError, HealthServer, parse_address
 from trainmaster.testing import clock
+from trainmaster.testing.ports import free_port
 
 T = TypeVar("T")
 
@@ -121,8 +122,7 @@ def test_what_is_off_does_not_listen() -> None:
 
 
 def test_no_host_means_all_interfaces() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     server = a_server(health=f":{port}", metrics="0")
 
     status, _, _ = serving(server, lambda: fetch(port, "/healthz"))

@@ -24,7 +24,6 @@ from tests.unit.operator.webhook_bed import (
     Replica,
     bundle,
     connects,
-    free_port,
     installed,
     refuses,
     running,
@@ -36,6 +35,7 @@ from trainmaster.operator import webhook_server
 from trainmaster.operator.webhook_protocol import MUTATING, NAME, VALIDATING
 from trainmaster.testing import clock
 from trainmaster.testing.fakeapi import Fault
+from trainmaster.testing.ports import free_port
 
 
 def test_the_first_start_makes_a_certificate_and_has_it_trusted() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,6 +21,7 @@ from trainmaster.operator.webhook_protocol import MUTATING, NAME, VALIDATING
 from trainmaster.testing.clock import Clock
 from trainmaster.testing.fakeapi import FakeApi
 from trainmaster.testing.operation import OFF, an_api
+from trainmaster.testing.ports import free_port
 from trainmaster.testing.scene import a_job
 
 HOME = "trainmaster-system"
@@ -46,13 +46,6 @@ def bundle(api: FakeApi, resource: Any = VALIDATING) -> str:
     """What the API server is told to trust, as PEM."""
     config = api.object(resource, "", NAME)["webhooks"][0]["clientConfig"]
     return base64.b64decode(config.get("caBundle", "")).decode()
-
-
-def free_port() -> int:
-    with socket.socket() as door:
-        door.bind(("127.0.0.1", 0))
-        port: int = door.getsockname()[1]
-        return port
 
 
 class Calendar:
