@@ -12,6 +12,7 @@ from tests.integration.plainbed import a_pod, is_ready, plain_bed
 from tools.environments import environment
 
 from trainmaster.cluster.kubelet.images import Images
+from trainmaster.testing.patience import PATIENCE
 
 pytestmark = pytest.mark.light
 
@@ -28,13 +29,14 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 def a_server(name: str, state: Path, **fields: Any) -> Json:
-    """Its probes ask every second."""
+    """Its probes ask every second, and wait for an answer."""
+    asking = {"periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": int(PATIENCE)}
     container = {
         "image": IMAGE,
         "command": ["python", "/programs/health.py", "0.0.0.0:50051"],
         "env": [{"name": "STATE", "value": str(state)}],
         "ports": [{"containerPort": 50051}],
-        **{key: {"periodSeconds": 1, "failureThreshold": 1, **probe} for key, probe in fields.items()},
+        **{key: {**asking, **probe} for key, probe in fields.items()},
     }
     return a_pod(name, "", container=container, restartPolicy="Always")
 
@@ -65,7 +67,7 @@ def test_readiness_follows_the_health_of_a_server(cluster, tmp_path, service):
 
 def test_a_server_that_is_alive_is_left_alone_and_one_that_is_not_is_started_again(cluster, tmp_path):
     state = say(tmp_path / "state", "serving")
-    started = {**grpc(), "failureThreshold": 60}
+    started = {**grpc(), "failureThreshold": 1000}
     cluster.submit(a_server("alive", state, startupProbe=started, livenessProbe=grpc("trainer")))
 
     before = cluster.pod("alive", is_ready)

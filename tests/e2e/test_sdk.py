@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from tools.environments import environment
 
+from trainmaster.testing.patience import PATIENCE
+
 PROGRAM = Path(__file__).parent / "programs" / "sdk.py"
 UP = (sys.executable, "-m", "trainmaster")
 
@@ -24,9 +26,9 @@ def python() -> Path:
 @pytest.fixture(scope="module")
 def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     home = tmp_path_factory.mktemp("sdk") / "cluster"
-    subprocess.run([*UP, "up", "-d", "--data-dir", str(home)], check=True, timeout=60)
+    subprocess.run([*UP, "up", "-d", "--data-dir", str(home)], check=True, timeout=PATIENCE)
     yield home / "kubeconfig"
-    subprocess.run([*UP, "down", "--data-dir", str(home)], check=True, timeout=60)
+    subprocess.run([*UP, "down", "--data-dir", str(home)], check=True, timeout=PATIENCE)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +38,7 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_the_sdk_works_as_it_is(python, kubeconfig, what):
     command = [str(python), str(PROGRAM), str(kubeconfig), what]
 
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * PATIENCE)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith(f"{what} done\n")

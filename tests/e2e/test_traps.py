@@ -18,14 +18,18 @@ import pytest
 import yaml
 from tests.e2e.examples import Run, changed, example_of, meeting, ran, shortcomings, words_of
 from tests.e2e.stage import FOREVER, ended, jobs_of, message_of, stage
-from tests.integration.bed import Bed, container_of, processes, wait_for_end
+from tests.integration.bed import Bed, container_of, processes, wait_for_end, wait_for_none
 
 USED = ("ddp", "elastic", "jax", "lightgbm", "mxnet", "tf-mirrored", "tf-ps", "xgboost")
 ROUNDS = ("num_boost_round=15", "num_boost_round=10**9")
 GROWN = ("record_evaluation(errors)]", 'record_evaluation(errors), lambda _: print("grown", flush=True)]')
+MEETS, STEPS = "def coordinate():\n", "            crash_once(step)\n"
 LAST_LINE = "    os._exit(0)  # torch 2.13 with gloo now and then aborts while Python shuts down, when all work is done"
 HANG = 60.0
-"""Seconds in which all have to be gone; left alone, the survivors here would stay for longer, most of them for ever."""
+"""Seconds in which survivors have to be gone, who have five to end and are killed then; left alone they would stay for
+longer, most of them for ever."""
+
+AT_GATE = "while not os.path.exists(os.environ.get('GATE', '/')): time.sleep(0.1)"
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.light]
 
@@ -36,6 +40,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
     endless = {
         "xgboost": changed(example_of("xgboost"), home, ROUNDS),
         "lightgbm": changed(example_of("lightgbm"), home, ROUNDS, GROWN),
+        "tf-ps": changed(example_of("tf-ps"), home, (MEETS, f"{MEETS}    {AT_GATE}\n")),
+        "elastic": changed(
+            example_of("elastic"), home, (STEPS, f"{STEPS}            import time\n            {AT_GATE}\n")
+        ),
     }
     with stage(home, *map(example_of, USED), instead=endless) as running:
         yield running
@@ -60,8 +68,7 @@ def test_ranks_that_never_end_are_ended_with_their_job(cluster, job, env):
     done = ended(cluster, submitted[0])
 
     assert message_of(done, "Succeeded"), done
-    wait_for_end([ran.pid for ran in processes(name)], HANG)
-    assert processes(name) == []
+    wait_for_none(name)
 
 
 @pytest.mark.parametrize(
@@ -92,20 +99,21 @@ def test_survivors_of_a_killed_rank_are_ended_with_their_job(cluster, job, witne
     assert processes(name) == []
 
 
-def test_a_worker_killed_before_the_chief_has_met_it_comes_back_to_the_meeting(cluster):
-    submitted = jobs_of(example_of("tf-ps"), "early", ROUNDS="1")
+def test_a_worker_killed_before_the_chief_has_met_it_comes_back_to_the_meeting(cluster, tmp_path):
+    submitted = jobs_of(example_of("tf-ps"), "early", ROUNDS="1", GATE=str(tmp_path / "gate"))
     cluster.submit(*submitted)
     cluster.pod("early-worker-1", lambda pod: "running" in container_of(pod).get("state", {}))
     [killed] = processes("early", "early-worker-1")
 
     os.kill(killed.pid, signal.SIGKILL)
+    (tmp_path / "gate").touch()
 
     assert message_of(ended(cluster, submitted[0]), "Succeeded")
     assert container_of(cluster.pod("early-worker-1"))["restartCount"] == 1
 
 
-def test_torchrun_starts_its_ranks_again_after_one_was_killed_and_all_are_needed(cluster):
-    submitted = jobs_of(example_of("elastic"), "again", STEPS="3000", CRASH_AT="-1")
+def test_torchrun_starts_its_ranks_again_after_one_was_killed_and_all_are_needed(cluster, tmp_path):
+    submitted = jobs_of(example_of("elastic"), "again", CRASH_AT="-1", GATE=str(tmp_path / "gate"))
     submitted[0]["spec"] |= {"runPolicy": {"cleanPodPolicy": "None"}}  # or whoever is slow to end loses its log
     submitted[0]["spec"]["elasticPolicy"] |= {"minReplicas": 2, "maxReplicas": 2}
     cluster.submit(*submitted)
@@ -114,6 +122,7 @@ def test_torchrun_starts_its_ranks_again_after_one_was_killed_and_all_are_needed
     [rank] = [ran for ran in processes("again", "again-worker-1") if "LOCAL_RANK" in ran.env]
 
     os.kill(rank.pid, signal.SIGKILL)
+    (tmp_path / "gate").touch()
 
     assert message_of(ended(cluster, submitted[0]), "Succeeded")
     for index in range(2):

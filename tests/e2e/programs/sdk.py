@@ -70,10 +70,10 @@ def a_job(kind, name):
 
 
 def finish(client, name, kind):
-    return client.wait_for_job_conditions(name, job_kind=kind, wait_timeout=60, polling_interval=1)
+    return client.wait_for_job_conditions(name, job_kind=kind, wait_timeout=150, polling_interval=1)
 
 
-def await_pods(client, name, patience=30):
+def await_pods(client, name, patience=150):
     """A job has succeeded when its leader has; the SDK leaves out the logs of ranks that have not started yet."""
     deadline = time.monotonic() + patience
     while {pod.status.phase for pod in client.get_job_pods(name)} != {"Succeeded"}:
@@ -133,7 +133,7 @@ def use_suspension(client):
     job.spec.run_policy.suspend = True
     client.create_job(job)
     client.wait_for_job_conditions(
-        "sdk-suspended", expected_conditions={"Created"}, wait_timeout=60, polling_interval=1
+        "sdk-suspended", expected_conditions={"Created"}, wait_timeout=150, polling_interval=1
     )
     assert client.get_job_pods("sdk-suspended") == []
     job.spec.run_policy.suspend = False
