@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,7 +43,7 @@ def test_ranks_of_a_run_that_is_ended_may_save(tmp_path, number, sandbox):
 
     assert command.returncode == 128 + number
     assert (tmp_path / "checkpoint").read_text() == "saved\n"
-    assert told == "interrupted: everything that was started has been stopped\n"
+    assert told.splitlines()[-1] == "interrupted: everything that was started has been stopped"
     assert list(temporary.iterdir()) == []
     assert processes("ending") == []
 
@@ -118,37 +119,36 @@ def test_down_lets_ranks_save_and_the_next_cluster_finds_what_a_crash_would_have
 
     assert ended.returncode == 0
     assert "is down" in ended.stdout
-    assert ended.stderr == ""
     assert (tmp_path / "checkpoint").read_text() == "saved\n"
     with connected(home / "kubeconfig") as cluster:
         pod = cluster.pod("ending-worker-0", lambda pod: "terminated" in container_of(pod)["state"])
     assert container_of(pod)["state"]["terminated"]["reason"] == "ContainerStatusUnknown"
 
 
-def test_down_waits_as_long_as_pods_may_take_and_says_so(tmp_path, home):
+def test_down_waits_as_long_as_pods_may_take(tmp_path, home):
     begin(home, a_rank(tmp_path, DEAF, grace=3))
 
     ended = trainmaster("down", "--data-dir", home)
 
     assert ended.returncode == 0
-    assert ended.stderr == "ending 1 container; Ctrl-C ends it at once; otherwise it takes 2 s at most\n"
     assert "is down" in ended.stdout
     assert processes("ending") == []
 
 
 @pytest.mark.parametrize("how", ["Ctrl-C", "down again"])
-def test_down_can_be_hurried(tmp_path, home, how):
+def test_down_says_how_long_it_may_take_and_can_be_hurried(tmp_path, home, how):
     begin(home, a_rank(tmp_path, DEAF, grace=1000))
 
     with started("down", "--data-dir", home) as command:
         assert command.stderr is not None
-        assert "Ctrl-C ends it at once" in command.stderr.readline()
+        told = command.stderr.readline()
         if how == "Ctrl-C":
             command.send_signal(signal.SIGINT)
         else:
             assert trainmaster("down", "--data-dir", home).returncode == 0
         printed, _ = command.communicate(timeout=PATIENCE)
 
+    assert re.fullmatch("ending 1 container; Ctrl-C ends it at once; otherwise it takes 9.. s at most\n", told)
     assert command.returncode == 0
     assert "is down" in printed
     assert processes("ending") == []

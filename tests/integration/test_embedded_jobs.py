@@ -25,6 +25,9 @@ ROLES = {
 HELD = "is the gate open? False"
 """What `hold.py` says before it waits."""
 
+KEPT = {"cleanPodPolicy": "None"}
+"""For jobs all of whose ranks are read: without it, those that end long after their job are ended with it."""
+
 SUM = {"TFJob": "1111", "MXJob": "1111", "PaddleJob": "11"}
 
 
@@ -56,7 +59,7 @@ def process_of(job: str, pod: str) -> int:
 def test_ranks_find_each_other_and_agree_on_a_sum(cluster, kind):
     name = f"sum-{kind.lower()}"
 
-    cluster.submit(a_job(kind, name, "exchange.py", policy={"cleanPodPolicy": "None"}, replicas=ROLES[kind]))
+    cluster.submit(a_job(kind, name, "exchange.py", policy=KEPT, replicas=ROLES[kind]))
 
     assert cluster.finished(kind, name) == "Succeeded"
     logs = {pod: cluster.whole_log(pod) for pod in cluster.pods(name)}
@@ -66,8 +69,12 @@ def test_ranks_find_each_other_and_agree_on_a_sum(cluster, kind):
 
 def test_two_jobs_at_once_on_one_port_do_not_see_each_other(cluster):
     cluster.submit(
-        a_job("PyTorchJob", "one", "exchange.py", env={"BASE": "1"}, replicas={"Master": 1, "Worker": 2}),
-        a_job("PyTorchJob", "two", "exchange.py", env={"BASE": "2"}, replicas={"Master": 1, "Worker": 2}),
+        *(
+            a_job(
+                "PyTorchJob", name, "exchange.py", env={"BASE": base}, policy=KEPT, replicas={"Master": 1, "Worker": 2}
+            )
+            for name, base in (("one", "1"), ("two", "2"))
+        )
     )
 
     assert (cluster.finished("PyTorchJob", "one"), cluster.finished("PyTorchJob", "two")) == ("Succeeded", "Succeeded")
@@ -101,7 +108,7 @@ def test_without_cleaning_the_servers_stay_until_the_job_is_deleted(cluster):
             "uncleaned",
             "exchange.py",
             env=stay,
-            policy={"cleanPodPolicy": "None"},
+            policy=KEPT,
             replicas={"Chief": 1, "PS": 1},
         )
     )
@@ -243,7 +250,15 @@ def test_ranks_share_a_claimed_volume_and_see_their_configuration(cluster, tmp_p
     }
 
     cluster.submit(
-        a_job("JAXJob", "sharing", "share.py", pod={"volumes": volumes}, container=container, replicas={"Worker": 2})
+        a_job(
+            "JAXJob",
+            "sharing",
+            "share.py",
+            policy=KEPT,
+            pod={"volumes": volumes},
+            container=container,
+            replicas={"Worker": 2},
+        )
     )
 
     assert cluster.finished("JAXJob", "sharing") == "Succeeded"

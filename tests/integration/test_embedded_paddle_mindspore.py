@@ -12,7 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.bed import GATE, IMAGE, MARK, Bed, Json, bed, container_of, holding, processes, wait_for_end
+from tests.integration.bed import (
+    GATE,
+    IMAGE,
+    MARK,
+    Bed,
+    Json,
+    bed,
+    container_of,
+    holding,
+    processes,
+    wait_for_end,
+    wait_for_none,
+)
 
 from trainmaster.objects.resource import CONFIG_MAPS, PODS, SERVICES
 
@@ -213,7 +225,8 @@ def test_a_pod_deleted_by_hand_never_comes_back_to_a_paddle_job_that_has_ended(c
 
     assert is_settled(cluster, name, tmp_path)
     assert set(cluster.pods(name)) == others
-    assert phase(cluster, name, outcome)["status"][role]["ready"] == "0/1"
+    after = job_of(cluster, PADDLE, name, lambda job: job["status"][role]["ready"] == "0/1")
+    assert after["status"]["phase"] == outcome
     remove(cluster, PADDLE, name)
 
 
@@ -249,7 +262,8 @@ def test_a_killed_worker_of_an_elastic_job_starts_again_whatever_its_template_sa
     kill("undying", "undying-worker-1")
 
     assert container_of(cluster.pod("undying-worker-1", lambda pod: container_of(pod).get("restartCount") == 1))
-    assert phase(cluster, "undying", "Running")["status"]["worker"]["ready"] == "2/2"
+    after = job_of(cluster, PADDLE, "undying", lambda job: job["status"]["worker"]["ready"] == "2/2")
+    assert after["status"]["phase"] == "Running"
     remove(cluster, PADDLE, "undying")
 
 
@@ -297,7 +311,7 @@ def test_how_the_scheduler_ends_after_its_workers_does_not_matter(cluster, tmp_p
     assert holding(ended(cluster, MINDSPORE, name)) == {"Created", "Succeeded"}
     assert is_settled(cluster, name, tmp_path)
     assert holding(ended(cluster, MINDSPORE, name)) == {"Created", "Succeeded"}
-    assert processes(name) == []
+    wait_for_none(name)
 
 
 @pytest.mark.parametrize("role", list(ALL))

@@ -5,6 +5,9 @@ Every row of its table is a mistake that is made here; what stands in it as code
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import io
 import os
 import re
 import signal
@@ -17,16 +20,22 @@ from pathlib import Path
 
 import pytest
 
+from trainmaster.cli import run as run_module
+from trainmaster.cli.attention import Attentive
 from trainmaster.cli.embedded import EmbeddedOptions
+from trainmaster.cli.follow import Follower, JobRef
 from trainmaster.cli.run import RunOptions, run
+from trainmaster.cli.screen import Screen
 from trainmaster.cluster.kubelet.launcher import Launcher
 from trainmaster.cluster.kubelet.zygote import HelperError
+from trainmaster.testing.patience import PATIENCE
 
 pytestmark = pytest.mark.sandbox
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "first-hour.md").read_text()
-PORT = 18765
+PORT = "18765"
+"""As the page has it; what is taken here is another, for the tests may run twice on one machine."""
 
 JOB = """
 apiVersion: kubeflow.org/v1
@@ -57,7 +66,9 @@ class Try:
     mapping: str = MAPPING
     files: tuple[str, ...] = ("job.yaml",)
     options: EmbeddedOptions = field(default_factory=EmbeddedOptions)
-    timeout: float | None = None
+    is_stopped: bool = False
+    """Time is up as soon as a hint has been printed; the job itself would not end."""
+
     context: str = ""
 
     def __call__(self) -> int:
@@ -67,12 +78,17 @@ class Try:
         Path("trainmaster.yaml").write_text(self.mapping)
         if self.program:
             Path("train.py").write_text(self.program)
-        return run(RunOptions(self.files, context=self.context, timeout=self.timeout, embedded=self.options))
+        timeout = PATIENCE if self.is_stopped else None
+        return run(RunOptions(self.files, context=self.context, timeout=timeout, embedded=self.options))
 
 
 def on_a_taken_port() -> int:
-    with socket.create_server(("127.0.0.1", PORT)):
-        return Try(options=EmbeddedOptions(port=PORT))()
+    said = io.StringIO()
+    with socket.create_server(("127.0.0.1", 0)) as taken, contextlib.redirect_stderr(said):
+        port = taken.getsockname()[1]
+        code = Try(options=EmbeddedOptions(port=port))()
+    sys.stderr.write(said.getvalue().replace(str(port), PORT))
+    return code
 
 
 TWICE = "import socket\na = socket.create_server(('127.0.0.1', 2222))\nsocket.create_server(('127.0.0.1', 2222))\n"
@@ -118,15 +134,15 @@ TRIES: dict[str, Callable[[], int]] = {
     "a command in one word": Try(("[python, /app/train.py]", '["python /app/train.py"]')),
     "a mapped directory that is not there": Try(mapping=MAPPING.replace(": .", ": ./src")),
     "more CPUs than there are": Try(
-        ("command:", "resources: {requests: {cpu: 4000}}\n              command:"), timeout=2
+        ("command:", "resources: {requests: {cpu: 4000}}\n              command:"), is_stopped=True
     ),
     "a GPU that is not there": Try(
-        ("command:", "resources: {limits: {example.com/gpu: 1}}\n              command:"), timeout=2
+        ("command:", "resources: {limits: {example.com/gpu: 1}}\n              command:"), is_stopped=True
     ),
-    "a claim that is not there": Try(("          containers:", f"{CLAIM}          containers:"), timeout=2),
-    "a label that no node has": Try(("          containers:", f"{LABEL}          containers:"), timeout=2),
+    "a claim that is not there": Try(("          containers:", f"{CLAIM}          containers:"), is_stopped=True),
+    "a label that no node has": Try(("          containers:", f"{LABEL}          containers:"), is_stopped=True),
     "a program that fails": Try(NEVER, program="raise SystemExit(3)"),
-    "a program that fails again and again": Try(program="raise SystemExit(3)", timeout=3),
+    "a program that fails again and again": Try(program="raise SystemExit(3)", is_stopped=True),
     "`--context` without a kubeconfig": Try(context="prod"),
 }
 PATHS = ("a module that the program can do without", "a program that is not there", "a command in one word")
@@ -163,6 +179,32 @@ def newcomer(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.fixture(autouse=True)
+def _time_is_up_after_a_hint(monkeypatch):
+    """Of a run whose time is limited."""
+    hinted = asyncio.Event()
+
+    def warning(screen: Screen, job: JobRef, reason: str, message: str) -> None:
+        WARNING(screen, job, reason, message)
+        if reason == "Hint":
+            hinted.set()
+
+    async def within(timeout: float | None, follower: Follower, screen: Attentive) -> bool:
+        if timeout is None:
+            return await WITHIN(timeout, follower, screen)
+        async with asyncio.timeout(timeout), asyncio.TaskGroup() as group:
+            following = group.create_task(follower.follow(), name="follow")
+            await hinted.wait()
+            following.cancel()
+        return True
+
+    monkeypatch.setattr(Screen, "warning", warning)
+    monkeypatch.setattr(run_module, "_within", within)
+
+
+WARNING, WITHIN = Screen.warning, run_module._within
+
+
 @pytest.mark.parametrize(
     "title", [pytest.param(title, marks=pytest.mark.namespaces) if title in PATHS else title for title in TRIES]
 )
@@ -190,7 +232,7 @@ def interrupted(command: list[str], until: str) -> tuple[int, str]:
         assert process.stderr is not None
         assert any(until in line for line in process.stdout)
         os.killpg(process.pid, signal.SIGINT)
-        return process.wait(40), process.stderr.read()
+        return process.wait(PATIENCE), process.stderr.read()
 
 
 @pytest.mark.parametrize(
@@ -225,7 +267,8 @@ def test_an_interruption_of_a_job_on_another_cluster_tells_that_it_goes_on(tmp_p
     subprocess.run([*trainmaster, "up", "-d", "--data-dir", str(tmp_path), "--config", config], check=True)
     try:
         code, said = interrupted([*trainmaster, "run", "examples/01-ring/job.yaml", *flags], "Created")
-        waited = subprocess.run([*trainmaster, "wait", "ring", "--for=condition=Succeeded", *flags], check=False)
+        wait = ["wait", "ring", "--for=condition=Succeeded", f"--timeout={PATIENCE:g}s"]
+        waited = subprocess.run([*trainmaster, *wait, *flags], check=False)
     finally:
         subprocess.run([*trainmaster, "down", "--data-dir", str(tmp_path)], check=True)
 
