@@ -14,6 +14,7 @@ from trainmaster.kube.transport import HttpTransport, Request, Response, Transpo
 from trainmaster.objects.meta import Json
 from trainmaster.objects.resource import CUSTOM_RESOURCE_DEFINITIONS, Resource
 from trainmaster.operator.install import NAME, Installation, manifests
+from trainmaster.testing.patience import PATIENCE
 
 NAMESPACE = "trainmaster-system"
 PLURALS = {
@@ -62,7 +63,7 @@ async def established(client: Client, name: str) -> Json:
     watch = client.watch(
         CUSTOM_RESOURCE_DEFINITIONS,
         resource_version=page.resource_version,
-        timeout_seconds=30,
+        timeout_seconds=int(PATIENCE),
         field_selector=only,
     )
     async with contextlib.aclosing(watch) as events:
@@ -82,7 +83,7 @@ def _is_established(definition: Json) -> bool:
 async def token_of_operator(client: Client, namespace: str = NAMESPACE) -> str:
     """As kube-controller-manager of this age makes one for every account."""
     page = await client.list(SECRETS, namespace)
-    watch = client.watch(SECRETS, namespace, resource_version=page.resource_version, timeout_seconds=30)
+    watch = client.watch(SECRETS, namespace, resource_version=page.resource_version, timeout_seconds=int(PATIENCE))
     async with contextlib.aclosing(watch) as events:
         found = [token for token in map(_token, page.items) if token]
         while not found:

@@ -15,7 +15,6 @@ from tests.kubernetes.servers import Server
 from trainmaster import frameworks
 from trainmaster.operator.install import crds
 
-pytestmark = pytest.mark.timeout(300)
 NAMESPACES = {name: f"d{index}" for index, name in enumerate(SCENARIOS)}
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 

@@ -15,6 +15,7 @@ from trainmaster import frameworks
 from trainmaster.api.status import render, status_of, with_condition
 from trainmaster.operator.install import Installation, crds, manifests
 from trainmaster.testing.jobs import a_small
+from trainmaster.testing.patience import PATIENCE
 from trainmaster.testing.scene import a_job
 
 NOW = 1_700_000_000.0
@@ -170,7 +171,7 @@ def taken_over():
         kubectl = Kubectl(plane)
         kubectl("create", "-f", "-", send=listed(map(definition, OLD.values())))
         names = [f"crd/{old.name}" for old in OLD.values()]
-        kubectl("wait", "--for=condition=Established", "--timeout=60s", *names)
+        kubectl("wait", "--for=condition=Established", f"--timeout={PATIENCE:g}s", *names)
         kubectl("create", "-f", "-", send=listed(old.job("old") for old in OLD.values()))
         kubectl("create", "-f", "-", send=listed(TOLD.job(named(said)) for said in WRITTEN))
         kubectl("create", "-f", "-", send=FORBIDDEN)
@@ -178,7 +179,7 @@ def taken_over():
             kubectl.write_status(TOLD, {**kubectl.get(TOLD.name, named(said)), "status": status})
         ours = listed(crds(frameworks.BUILT_IN))
         kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", send=ours)
-        kubectl("wait", "--for=condition=Established", "--timeout=60s", *names)
+        kubectl("wait", "--for=condition=Established", f"--timeout={PATIENCE:g}s", *names)
         yield kubectl
 
 
@@ -255,7 +256,7 @@ def test_of_a_job_that_our_definition_forbids_its_user_is_told_and_once_correcte
         told = taken_over.first_event(reason="FailedUpdateStatus", **{"involvedObject.name": "forbidden"})
         correction = json.dumps({"spec": {"runPolicy": {"ttlSecondsAfterFinished": 60}}})
         taken_over("patch", TOLD.name, "forbidden", "--type=merge", "-p", correction)
-        taken_over("wait", "--for=condition=Created", "--timeout=60s", TOLD.name, "forbidden")
+        taken_over("wait", "--for=condition=Created", f"--timeout={PATIENCE:g}s", TOLD.name, "forbidden")
 
     assert "spec.runPolicy.ttlSecondsAfterFinished" in told
     assert "until that field is corrected" in told

@@ -73,7 +73,6 @@ def led(stage, body):
     asyncio.run(main())
 
 
-@pytest.mark.timeout(300)
 def test_a_step_forward_uses_time_up_and_costs_nobody_the_lease(stage):
     async def body(bed, pair):
         fleet = Fleet(bed.mirror, bed.node, "forward")
@@ -96,7 +95,6 @@ def test_a_step_forward_uses_time_up_and_costs_nobody_the_lease(stage):
     led(stage, body)
 
 
-@pytest.mark.timeout(300)
 def test_a_step_back_prolongs_what_runs_and_costs_nobody_the_lease(stage):
     async def body(bed, pair):
         fleet = Fleet(bed.mirror, bed.node, "back")

@@ -28,7 +28,6 @@ async def lose_history(plane, *flags):
     await asyncio.to_thread(plane.compact)
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("flags", [(), (WITHOUT_CACHE,)], ids=["the server's cache is new", "straight from etcd"])
 def test_what_happened_in_a_forgotten_history_is_made_good(stage, flags):
     async def main():

@@ -72,7 +72,6 @@ async def troubles(bed, jobs):
     return [words for words in told if words[0] in jobs and words[1].startswith("FailedCreate")]
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("takes_effect", [False, True], ids=["before it takes effect", "after it took effect"])
 @ROUNDS
 def test_an_operator_killed_at_any_write_leaves_nothing_that_the_next_does_not_make_good(
@@ -100,7 +99,6 @@ def test_an_operator_killed_at_any_write_leaves_nothing_that_the_next_does_not_m
     asyncio.run(main())
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", ["pytorchjob", "mpi-v1", "mpi-v2beta1", "pdj-host"])
 def test_an_answer_that_is_lost_on_its_way_does_no_harm(stage, undisturbed, name):
     chosen = {breed: calm for breed, calm in undisturbed.items() if breed.name == name}

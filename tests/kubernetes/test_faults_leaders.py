@@ -52,7 +52,6 @@ class Refused(Rule):
             raise Busy
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("rule", [Late, Broken, Refused], ids=["on their way", "cut off", "to be repeated"])
 def test_a_leader_that_was_stopped_writes_nothing_once_another_leads(stage, rule):
     async def main():

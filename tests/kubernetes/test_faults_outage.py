@@ -57,7 +57,6 @@ class Outage:
         await asyncio.to_thread(plane.start_apiserver)
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["ended", "killed"])
 @pytest.mark.parametrize("moment", [0.25, 0.6], ids=["while pods are made", "while replicas are replaced"])
 def test_an_outage_of_the_api_server_costs_time_and_nothing_else(stage, undisturbed, number, moment):

@@ -27,7 +27,6 @@ def made(bed, before, name):
     return sum(e.name == name and e.method == "POST" and e.took_effect for e in bed.proxy.record[before:])
 
 
-@pytest.mark.timeout(300)
 def test_a_watch_that_went_silent_is_given_up_and_the_cache_catches_up(stage):
     async def main():
         async with bedded(stage) as bed, bed.operating(altered=HASTY):
@@ -52,7 +51,6 @@ def test_a_watch_that_went_silent_is_given_up_and_the_cache_catches_up(stage):
     asyncio.run(main())
 
 
-@pytest.mark.timeout(300)
 def test_a_server_that_accepts_connections_and_says_nothing_is_lived_through(stage):
     async def main():
         async with bedded(stage) as bed, bed.operating(altered=HASTY) as operator:

@@ -18,12 +18,10 @@ from tests.kubernetes.scenarios_custom import SCHEMA, SUBRESOURCES
 from tests.kubernetes.servers import Server
 from tests.kubernetes.specimens import CONFIG_MAPS, DEFINITIONS, a_config_map, a_definition
 
-pytestmark = pytest.mark.timeout(120)
+from trainmaster.testing.patience import PATIENCE
+
 REQUESTS_PER_SEED = 500
 SEEDS = range(8)
-HANGS_AFTER = 5.0
-"""Seconds without an answer."""
-
 DOCUMENTED = (501, 503, 504)
 """Of the 5xx: not served here, no kubelet beside this server, a version from the future."""
 
@@ -52,7 +50,7 @@ def complaints(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
 def status_of(server: Server, request: Nonsense) -> int:
     where = urllib.parse.urlsplit(server.url)
     assert where.hostname is not None
-    connection = http.client.HTTPConnection(where.hostname, where.port, timeout=HANGS_AFTER)
+    connection = http.client.HTTPConnection(where.hostname, where.port, timeout=PATIENCE)
     headers = {"Authorization": f"Bearer {server.token}", **{k: v for k, v in request.headers.items() if v}}
     try:
         connection.request(request.method, request.path, request.body, headers)
@@ -94,7 +92,7 @@ def test_broken_http_does_no_harm(server, complaints, case, method):
     where = urllib.parse.urlsplit(server.url)
     head = nonsense.HEAD.format(method=method, token=server.token).encode()
 
-    with socket.create_connection((where.hostname or "", where.port or 0), HANGS_AFTER) as connection:
+    with socket.create_connection((where.hostname or "", where.port or 0), PATIENCE) as connection:
         connection.sendall(head + nonsense.RAW[case])
         connection.shutdown(socket.SHUT_WR)
         answer = connection.recv(65536)

@@ -200,7 +200,7 @@ def kubectl(plane, job, *words):
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE,
     )
 
 

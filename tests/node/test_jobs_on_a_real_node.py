@@ -12,8 +12,6 @@ from tests.node.conftest import manifests, timed
 
 from trainmaster.operator.options import LEADER_ELECTION_ID
 
-pytestmark = pytest.mark.timeout(300)
-
 SUCCEEDED = "condition=Succeeded"
 KINDS = (
     pytest.param(jobs.pytorch(), 3, id="PyTorchJob"),
