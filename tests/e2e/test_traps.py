@@ -60,12 +60,14 @@ def is_in_midst(cluster: Bed, name: str, rank: str, told: str) -> list[int]:
 @contextlib.contextmanager
 def still(pids: list[int]) -> Iterator[None]:
     """Stops these processes: what they do about the end of another comes after it has been noticed."""
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    yield
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGCONT)
+    try:
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        yield
+    finally:
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
 
 @pytest.mark.parametrize(
