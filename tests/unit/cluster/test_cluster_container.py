@@ -251,7 +251,8 @@ def test_a_sidecar_starts_before_the_containers_and_ends_after_them(tmp_path: Pa
     trap = (
         "import signal, sys; signal.signal(15, lambda *_: sys.exit(7)); open('/v/up', 'w'); print('up'); signal.pause()"
     )
-    ready = {"exec": {"command": ["test", "-e", "/v/up"]}, "periodSeconds": 0.02, "failureThreshold": 10**9}
+    asked = {"exec": {"command": ["test", "-e", "/v/up"]}}
+    ready = {**asked, "periodSeconds": 0.02, "failureThreshold": 10**9, "timeoutSeconds": PATIENCE}
     side = a_container(*script(trap), name="side", volumeMounts=mount, restartPolicy="Always", startupProbe=ready)
     main = a_container("ls", "/v", volumeMounts=mount)
     pod = a_pod("one", containers=[main], initContainers=[side], volumes=[{"name": "v", "emptyDir": {}}])

@@ -65,7 +65,7 @@ def test_what_a_killed_maker_had_started_keeps_others_waiting(tmp_path):
     program = (
         "import sys; from pathlib import Path; from tools import environments\n"
         "with environments._locked(Path(sys.argv[1])):\n"
-        "    environments.run('small', ['sh', '-c', 'echo $$ > \"$0\"; exec sleep 60', sys.argv[2]])"
+        "    environments.run('small', ['sh', '-c', 'echo $$ > \"$0\"; exec sleep 1000', sys.argv[2]])"
     )
     maker = subprocess.Popen([sys.executable, "-c", program, lock, told], cwd=ROOT)
     started = int(told.read_text())
