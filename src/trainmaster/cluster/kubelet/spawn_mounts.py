@@ -3,6 +3,9 @@
 Runs inside the helper of `spawn`, in a mount namespace of its own. Nothing is written to the machine's own directories:
 where a mount point is missing, the nearest existing directory is replaced, for this pod only, by a memory file system
 that shows the same entries, and the mount point is made there.
+
+A directory that this user may not enter, as /root is to most, is to its pods an empty one of their own: in a user
+namespace we are the superuser of our own files alone. Nothing is hidden by that which anyone in the pod could read.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import contextlib
 import errno
 import os
 import stat
+import sys
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import NotRequired, TypedDict
@@ -56,7 +60,7 @@ def build_pod_root(scratch: str, mounts: Sequence[Mount], memory: Sequence[Memor
         size = f",size={volume['size']}" if volume["size"] else ""
         linux.mount("tmpfs", volume["path"], "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, f"mode=1777{size}")
     linux.mount("tmpfs", scratch, "tmpfs", linux.MS_NOSUID, "mode=755")
-    _copy_entries("/", scratch, skip=("dev",))
+    _copy_entries("/", [name for name in os.listdir("/") if name != "dev"], scratch)
     _make_devices(f"{scratch}/dev", f"{scratch}{_HOST}")
     _show_own_network(f"{scratch}/sys", f"{scratch}{_HOST}")
     if os.path.ismount(scratch + scratch):
@@ -82,7 +86,7 @@ def mount_volumes(mounts: Sequence[Mount], directories: Sequence[str] = ()) -> N
         for source in sources:
             os.close(source)
     for path in directories:
-        table.point(path, is_directory=True)
+        table.enter(path)
     for target, mount in zip(targets, ordered, strict=True):
         if mount["read_only"]:
             linux.make_read_only(target)
@@ -124,9 +128,16 @@ class _Table:
         _make(path, is_directory)
         return path
 
+    def enter(self, directory: str) -> None:
+        """Makes sure that a container can start in the directory."""
+        path = self.point(directory, is_directory=True)
+        if not os.access(path, os.X_OK):
+            self._private.add(_mirror(path))
+
     def _is_own(self, directory: str) -> bool:
         in_volume = any(directory == volume or directory.startswith(f"{volume}/") for volume in self._volumes)
-        return in_volume or os.stat(directory).st_dev in self._private
+        may_change = os.access(directory, os.W_OK | os.X_OK)
+        return may_change and (in_volume or os.stat(directory).st_dev in self._private)
 
 
 def _check_kind(path: str, is_directory: bool) -> None:
@@ -141,23 +152,38 @@ def _mirror(directory: str) -> int:
     try:
         mode = stat.S_IMODE(os.fstat(source).st_mode)
         linux.mount("tmpfs", directory, "tmpfs", linux.MS_NOSUID, f"mode={mode:o}")
-        _copy_entries(f"/proc/self/fd/{source}", directory)
+        names = names_in(f"/proc/self/fd/{source}", ways_below(directory))
+        _copy_entries(f"/proc/self/fd/{source}", names, directory)
     finally:
         os.close(source)
     return os.stat(directory).st_dev
 
 
-def _copy_entries(source: str, into: str, skip: Sequence[str] = ()) -> None:
-    with os.scandir(source) as entries:
-        for entry in entries:
-            if entry.name in skip:
-                continue
-            target = os.path.join(into, entry.name)
-            if entry.is_symlink():
-                os.symlink(os.readlink(entry.path), target)
-            else:
-                _make(target, entry.is_dir())
-                linux.bind(entry.path, target)
+def names_in(directory: str, known: Sequence[str]) -> list[str]:
+    """The entries that this user may use. Where they may not be listed, as in a /home with mode 711, the known ones."""
+    try:
+        names = os.listdir(directory)
+    except PermissionError:
+        names = list(known)
+    return [name for name in names if os.path.lexists(f"{directory}/{name}")]
+
+
+def ways_below(directory: str) -> list[str]:
+    """What leads from a directory to this user's home, Python and Trainmaster."""
+    inside = directory.rstrip("/") + "/"
+    ours = (os.environ.get("HOME", ""), sys.executable, __file__)
+    paths = {path for our in ours if our for path in (os.path.abspath(our), os.path.realpath(our))}
+    return sorted({path.removeprefix(inside).split("/")[0] for path in paths if path.startswith(inside)})
+
+
+def _copy_entries(source: str, names: Sequence[str], into: str) -> None:
+    for name in names:
+        path, target = f"{source}/{name}", os.path.join(into, name)
+        if os.path.islink(path):
+            os.symlink(os.readlink(path), target)
+        else:
+            _make(target, os.path.isdir(path))
+            linux.bind(path, target)
 
 
 def _make(path: str, is_directory: bool) -> None:
