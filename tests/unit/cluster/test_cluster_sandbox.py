@@ -282,6 +282,25 @@ def test_a_command_that_is_not_there_is_told_apart_from_a_broken_set_up(tmp_path
     assert "/no-such-source" in str(broken)
 
 
+def test_a_command_is_not_there_though_path_has_directories_that_may_not_be_entered(tmp_path: Path) -> None:
+    env = {"PATH": f"{tmp_path}/closed:{os.environ['PATH']}"}
+    closed = tmp_path / "closed"
+    closed.mkdir()
+    (closed / "no-such-command").touch(0o600)  # what the kernel says of it is what it says below a closed directory
+
+    async def main() -> HelperError:
+        async with a_sandbox(tmp_path) as sandbox:
+            config = ContainerConfig(name="one/main", argv=["no-such-command"], env=env, log=tmp_path / "log")
+            with pytest.raises(HelperError) as missing:
+                await sandbox.start(await a_pod(sandbox, tmp_path), config)
+            return missing.value
+
+    missing = asyncio.run(main())
+
+    assert missing.is_missing_file
+    assert str(missing) == 'exec: "no-such-command": executable file not found in $PATH'
+
+
 def test_a_command_joins_a_running_container(tmp_path: Path) -> None:
     async def main() -> tuple[int, bytes]:
         async with a_sandbox(tmp_path) as sandbox:

@@ -277,9 +277,14 @@ def _execute(request: Request, report: int) -> None:
     try:
         os.execvpe(argv[0], argv, request["env"])
     except OSError as error:
-        is_looked_up = error.errno == errno.ENOENT and "/" not in argv[0]
-        why = "executable file not found in $PATH" if is_looked_up else error.strerror
-        tell(report, "exec", OSError(error.errno, f'exec: "{argv[0]}": {why}'))
+        tell(report, "exec", _not_executed(argv[0], error))
+
+
+def _not_executed(program: str, error: OSError) -> OSError:
+    """As a kubelet says it, to which a directory of PATH that may not be entered is one without the program."""
+    if "/" not in program and error.errno in (errno.ENOENT, errno.EACCES):
+        return OSError(errno.ENOENT, f'exec: "{program}": executable file not found in $PATH')
+    return OSError(error.errno, f'exec: "{program}": {error.strerror}')
 
 
 def _set_streams(streams: Iterable[int], first: int = 0) -> None:
