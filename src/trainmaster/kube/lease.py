@@ -103,22 +103,21 @@ class LeaderElector:
             return
         self._step_down()
         try:
-            async with asyncio.timeout(self._renew_deadline):
-                # Read anew: a renewal that was cancelled on its way may have been carried out.
-                lease = await self._client.get(LEASES, self._name, self._namespace)
-                if _spec(lease).get("holderIdentity") == self._identity:
-                    moment = _micro_time(self._now())
-                    given = {
-                        "holderIdentity": "",
-                        "leaseDurationSeconds": 1,
-                        "renewTime": moment,
-                        "acquireTime": moment,
-                    }
-                    await self._client.update(LEASES, _with_spec(lease, given), self._namespace)
+            # Not asyncio.timeout: before Python 3.11.3 it raises CancelledError in a task that was cancelled.
+            await asyncio.wait_for(self._give_back(), self._renew_deadline)
         except (KubeError, TimeoutError) as error:
             log.warning("lease not released, it will expire", lease=self._name, error=str(error) or "timed out")
         else:
             log.info("lease released", lease=self._name)
+
+    async def _give_back(self) -> None:
+        # Read anew: a renewal that was cancelled on its way may have been carried out.
+        lease = await self._client.get(LEASES, self._name, self._namespace)
+        if _spec(lease).get("holderIdentity") != self._identity:
+            return
+        moment = _micro_time(self._now())
+        given = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": moment, "acquireTime": moment}
+        await self._client.update(LEASES, _with_spec(lease, given), self._namespace)
 
     async def _renew(self) -> None:
         """Tries until it succeeds or the deadline, counted from the last success, has passed."""

@@ -142,8 +142,8 @@ class Recorder:
                 await self.flush()
         finally:
             try:
-                async with asyncio.timeout(_LAST_FLUSH):
-                    await self.flush()
+                # Not asyncio.timeout: before Python 3.11.3 it raises CancelledError in a task that was cancelled.
+                await asyncio.wait_for(self.flush(), _LAST_FLUSH)
             except TimeoutError:
                 log.warning("events not written", count=len(self._pending))
 

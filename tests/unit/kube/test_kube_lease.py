@@ -475,6 +475,31 @@ def test_a_release_that_fails_is_told_and_not_raised(trouble: dict[str, Any], ca
     assert [record.getMessage() for record in caplog.records] == ["lease not released, it will expire"]
 
 
+def test_a_release_by_a_cancelled_task_does_not_wait_for_ever(caplog: pytest.LogCaptureFixture) -> None:
+    client = Client(Api())
+    elector = an_elector(client)
+
+    async def lead(leads: asyncio.Event) -> None:
+        await elector.acquire()
+        client.latency = 1000
+        leads.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await elector.release()
+
+    async def main() -> None:
+        leads = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            leading = group.create_task(lead(leads), name="leader")
+            await leads.wait()
+            leading.cancel()
+
+    clock.run(main())
+
+    assert [record.getMessage() for record in caplog.records] == ["lease not released, it will expire"]
+
+
 def test_changes_are_told() -> None:
     api = Api()
     client = Client(api)

@@ -104,8 +104,8 @@ class Zygote:
         self._channel.close()
         self._lose()
         try:
-            async with asyncio.timeout(_STOP_SECONDS):
-                await self._process.wait()
+            # Not asyncio.timeout: before Python 3.11.3 it raises CancelledError in a task that was cancelled.
+            await asyncio.wait_for(self._process.wait(), _STOP_SECONDS)
         except TimeoutError:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
