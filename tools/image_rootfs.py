@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import site
 import subprocess
 import sys
 import sysconfig
@@ -23,7 +24,9 @@ from trainmaster.operator.install import NAME, USER
 
 VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 LIBRARY = f"usr/local/lib/{VERSION}"
-PACKAGES = f"{LIBRARY}/site-packages"
+PACKAGES = site.getsitepackages(["/usr/local"])[-1].lstrip("/")
+"""Where the interpreter looks for packages once it lies in /usr/local: Debian's looks in dist-packages."""
+
 LEFT_OUT = shutil.ignore_patterns(
     *("__pycache__", "site-packages", "dist-packages", "test", "tests", "config-*", "*.a", "_test*", "_tkinter*"),
     *("idlelib", "tkinter", "turtledemo", "lib2to3", "ensurepip", "pydoc_data", "_ctypes_test*", "xxlimited*"),
@@ -128,7 +131,7 @@ def _linked(binaries: Iterable[Path]) -> Iterator[tuple[str, Path]]:
         done = subprocess.run(["ldd", str(_original(binary))], capture_output=True, text=True, check=False)
         for match in LINKED.finditer(done.stdout):
             path = Path(match["path"])
-            if "site-packages" not in path.parts:  # what a package brings itself lies in its own directory
+            if Path(PACKAGES).name not in path.parts:  # what a package brings itself lies in its own directory
                 yield Path(match["name"] or path.name).name, path
 
 

@@ -51,7 +51,8 @@ def root(archive, table, tmp_path_factory):
     place.chmod(0o755)
     for layer in table["Layers"]:
         with tarfile.open(fileobj=io.BytesIO(member(archive, layer))) as tar:
-            tar.extractall(place, filter="fully_trusted")
+            tar.extraction_filter = lambda member, _path: member  # the argument `filter` came with 3.11.4
+            tar.extractall(place)
     return place
 
 
