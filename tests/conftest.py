@@ -1,6 +1,5 @@
 """What holds for all tests."""
 
-import os
 import signal
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,7 +7,9 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tests.machine import LeftOut, marked
+from tests import machine
+from tools import kubectl
+from tools.left_out import LeftOut
 
 from trainmaster.cluster.kubelet.launcher import Launcher
 
@@ -36,9 +37,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    is_error = os.environ.get("CI") == "true" and not config.getoption("--no-namespaces")
-    config.pluginmanager.register(LeftOut(config, is_error=is_error))
-    config.pluginmanager.register(marked)
+    meant = {"namespaces"} if config.getoption("--no-namespaces") else set[str]()
+    needs = {"kubectl": kubectl.missing, "namespaces": machine.refusal}
+    config.pluginmanager.register(LeftOut(needs, meant=meant))
+    config.pluginmanager.register(machine.marked)
     guard_launcher()
 
 
@@ -47,7 +49,7 @@ def guard_launcher() -> None:
     unguarded = Launcher.open
 
     async def guarded(root: Path, settings: Mapping[str, Any]) -> Launcher:
-        marked.starts_containers()
+        machine.marked.starts_containers()
         return await unguarded(root, settings)
 
     Launcher.open = guarded  # type: ignore[method-assign]  # a test tool's own doing

@@ -14,6 +14,7 @@ from functools import cache
 
 from tools.environments import environment
 from tools.environments_debian import TREE
+from tools.environments_step import Unavailable
 
 FETCHED = "kubectl-1_32"
 
@@ -22,6 +23,16 @@ FETCHED = "kubectl-1_32"
 def kubectl() -> str:
     named = os.environ.get("KUBECTL")
     return named or shutil.which("kubectl") or fetched(FETCHED)
+
+
+@cache
+def missing() -> str:
+    """Why there is no kubectl, and what to do; empty if there is one."""
+    try:
+        kubectl()
+    except Unavailable as error:
+        return f"there is no kubectl on PATH ({error}); install kubectl 1.20 or later, or name one in KUBECTL"
+    return ""
 
 
 def fetched(name: str) -> str:

@@ -12,6 +12,8 @@ from tools import kubectl as stock
 
 from trainmaster.testing.streambed import SPDY, WEBSOCKET, Kubectl, StreamBed
 
+pytestmark = pytest.mark.kubectl
+
 MEGABYTES = 12
 FIRST_WITH_WEBSOCKETS = 31
 both_protocols = pytest.mark.parametrize(

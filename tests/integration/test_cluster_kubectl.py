@@ -24,6 +24,8 @@ from trainmaster.cluster.server.apiserver import ApiServer
 from trainmaster.cluster.storage.store import Store
 from trainmaster.testing.patience import PATIENCE
 
+pytestmark = pytest.mark.kubectl
+
 CRD: dict[str, Any] = {
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",
@@ -154,12 +156,13 @@ async def serve(directory: Path, started: threading.Event, told: dict[str, Any])
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
+    binary = stock.kubectl()
     directory = tmp_path_factory.mktemp("cluster")
     started, told = threading.Event(), dict[str, Any]()
     thread = threading.Thread(target=lambda: asyncio.run(serve(directory, started, told)), name="cluster")
     thread.start()
     assert started.wait(20)
-    yield Kubectl(stock.kubectl(), directory / "kubeconfig", directory)
+    yield Kubectl(binary, directory / "kubeconfig", directory)
     told["loop"].call_soon_threadsafe(told["stop"])
     thread.join(20)
     assert not thread.is_alive()

@@ -18,6 +18,8 @@ from tools import kubectl as stock
 from trainmaster.testing.localruntime import LocalSession
 from trainmaster.testing.streambed import SPDY, WEBSOCKET, Kubectl, StreamBed, a_pod
 
+pytestmark = pytest.mark.kubectl
+
 MEGABYTES = 12
 both_protocols = pytest.mark.parametrize(
     "protocol", [pytest.param(WEBSOCKET, id="websocket"), pytest.param(SPDY, id="spdy")]

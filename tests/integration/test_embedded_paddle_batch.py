@@ -119,6 +119,7 @@ def kubectl(home: Path, *words: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
 
 
+@pytest.mark.kubectl
 def test_kubectl_shows_the_table_of_the_manual_for_a_job_that_has_completed_while_its_servers_serve(cluster, home):
     ended = a_role(2, "print('trained')")
     cluster.submit(
@@ -229,6 +230,7 @@ def test_a_pod_deleted_by_hand_stays_away_from_a_job_that_has_ended(cluster):
     assert set(cluster.pods("over")) == {"over-worker-0"}
 
 
+@pytest.mark.kubectl
 def test_both_kinds_are_found_by_the_names_that_tell_them_apart(cluster, home):
     by_short_name = kubectl(home, "get", "pdj", "-o", "name")
     by_group = kubectl(home, "get", "paddlejobs.kubeflow.org", "-o", "name")

@@ -59,6 +59,7 @@ def test_the_single_file_is_what_manifests_prints():
     assert by_name(yaml.safe_load_all(text)) == expected(PLAIN)
 
 
+@pytest.mark.kubectl
 @pytest.mark.parametrize(
     ("name", "installation", "with_namespace"),
     [
@@ -80,6 +81,7 @@ def test_an_overlay_gives_what_manifests_prints(kubectl, name, installation, wit
     assert built == expected(installation, with_namespace=with_namespace)
 
 
+@pytest.mark.kubectl
 @pytest.mark.parametrize("name", sorted(overlays(frameworks.BUILT_IN).keys() - {"webhooks"}))
 def test_another_namespace_is_one_line_of_an_overlay(kubectl, tmp_path, name):
     shutil.copytree(DEPLOY / "kustomize", tmp_path / "kustomize")

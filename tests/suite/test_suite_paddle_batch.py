@@ -30,6 +30,7 @@ async def in_phase(cluster, job, phase):
     await cluster.status(job, lambda status: status.get("phase") == phase)
 
 
+@pytest.mark.kubectl
 @pytest.mark.parametrize("intranet", ["PodIP", "Service", "Host"])
 async def test_a_job_lives_from_its_gate_to_the_table_of_the_manual(cluster, intranet):
     name = f"wide-{intranet.lower()}"
