@@ -76,6 +76,7 @@ def work_of(act: Callable[[], object]) -> int:
         return trace
 
     before = sys.gettrace()
+    sys._getframe().f_trace_opcodes = True  # Python 3.12 counts only where a frame had asked for it before settrace
     sys.settrace(trace)
     try:
         act()
