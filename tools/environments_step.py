@@ -45,8 +45,7 @@ def run(
     except OSError as error:
         raise Unavailable(f"the environment {name} could not be made: {error}") from error
     if code:
-        ended = subprocess.CalledProcessError(code, list(command))
-        raise Unavailable(f"the environment {name} could not be made: {ended}")
+        raise Unavailable(f"the environment {name} could not be made: {command[0]} ended with exit code {code}")
 
 
 def _watched(name: str, running: subprocess.Popen[bytes], grows: Path | None) -> int:
