@@ -93,6 +93,17 @@ def test_a_closed_directory_within_a_volume_takes_another_volume(tmp_path: Path)
     assert output_of(tmp_path, f"cat {inner.target}/file", [inner, outer]) == "keys\n"
 
 
+def test_directories_on_the_way_to_a_volume_are_for_every_user_whatever_our_umask(tmp_path: Path) -> None:
+    volume = Mount(str(a_volume(tmp_path, "keys")), "/no-such-place/deep/keys")
+    before = os.umask(0o077)
+    try:
+        seen = output_of(tmp_path, "stat -c %a / /no-such-place /no-such-place/deep", [volume])
+    finally:
+        os.umask(before)
+
+    assert seen == "755\n755\n755\n"
+
+
 def test_a_directory_without_a_mount_in_it_stays_closed(tmp_path: Path) -> None:
     closed = a_closed_directory(tmp_path)
 

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import os
 import socket
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -223,6 +224,19 @@ def test_modes_are_the_items_or_the_default(tmp_path: Path) -> None:
 
     assert (path / "a").stat().st_mode & 0o777 == 0o600
     assert (path / "b").stat().st_mode & 0o777 == 0o755
+
+
+def test_published_files_are_for_every_user_whatever_our_umask(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        publish(tmp_path / "keys", {"id": File(b"1", 0o644), "deep/er/id": File(b"1", 0o644)})
+    finally:
+        os.umask(before)
+
+    within = tmp_path / "keys" / "..data"
+    assert {
+        stat.S_IMODE(path.stat().st_mode) for path in (within.parent, within, within / "deep", within / "deep" / "er")
+    } == {0o755}
 
 
 def test_published_files_are_replaced_all_at_once(tmp_path: Path) -> None:

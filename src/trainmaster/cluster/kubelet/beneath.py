@@ -96,10 +96,22 @@ def _entered(directory: int, steps: Sequence[str], *, makes: bool) -> int:
     for name in steps:
         try:
             if makes:
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(name, dir_fd=current)
+                _make(name, current)
             inner = os.open(name, os.O_PATH | os.O_DIRECTORY | _CLOSED, dir_fd=current)
         finally:
             os.close(current)
         current = inner
     return current
+
+
+def _make(name: str, above: int) -> None:
+    """Make the directory if it is missing. A container of another user may enter it, whatever our umask."""
+    try:
+        os.mkdir(name, dir_fd=above)
+    except FileExistsError:
+        return
+    made = os.open(name, os.O_RDONLY | os.O_DIRECTORY | _CLOSED, dir_fd=above)
+    try:
+        os.fchmod(made, 0o755)
+    finally:
+        os.close(made)

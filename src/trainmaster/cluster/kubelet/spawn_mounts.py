@@ -15,7 +15,7 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import NotRequired, TypedDict
 
@@ -53,6 +53,17 @@ class MemoryVolume(TypedDict):
     size: int  # bytes; 0 for the kernel's default, half the memory
 
 
+@contextlib.contextmanager
+def _for_every_user() -> Iterator[None]:
+    """Directories that are made here may be entered by a container of another user, whatever our umask."""
+    before = os.umask(0o022)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+@_for_every_user()
 def build_pod_root(scratch: str, mounts: Sequence[Mount], memory: Sequence[MemoryVolume]) -> None:
     """Makes a new root for the current mount namespace and moves into it; `mounts` are what all its containers see."""
     scratch = os.path.realpath(scratch)
@@ -72,6 +83,7 @@ def build_pod_root(scratch: str, mounts: Sequence[Mount], memory: Sequence[Memor
     mount_volumes(mounts)
 
 
+@_for_every_user()
 def mount_volumes(mounts: Sequence[Mount], directories: Sequence[str] = ()) -> None:
     """Binds every source to its target, outer targets first, and makes the directories that are missing.
 

@@ -97,6 +97,7 @@ def publish(directory: Path, files: Files) -> None:
     """
     wanted = {tuple(steps_of(path)): file for path, file in files.items()}
     directory.mkdir(parents=True, exist_ok=True)
+    directory.chmod(0o755)  # whatever our umask: a container of another user reads it too
     fresh = Path(tempfile.mkdtemp(prefix="..", dir=directory))
     try:
         _fill(fresh, wanted)
