@@ -255,7 +255,7 @@ def test_children_of_a_shell_get_their_grace_when_the_shell_is_terminated(tmp_pa
     async def main() -> str:
         async with a_sandbox(tmp_path) as sandbox:
             pod = await a_pod(sandbox, tmp_path)
-            process = await start(sandbox, pod, tmp_path, "sh", "-c", f'{sys.executable} -c "{child}"; echo never')
+            process = await start(sandbox, pod, tmp_path, "sh", "-c", f"'{sys.executable}' -c \"{child}\"; echo never")
             await logged(marker)
             await process.signal(signal.SIGTERM)
             await process.wait()

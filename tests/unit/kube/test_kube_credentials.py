@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import ssl
 import sys
 from collections.abc import Mapping
@@ -280,13 +281,13 @@ def test_plugin_of_a_kubeconfig_lies_beside_it_and_learns_of_the_cluster(tmp_pat
     async def main() -> None:
         (tmp_path / "bin").mkdir()
         script = tmp_path / "bin" / "plugin"
-        script.write_text(
-            f"#!{sys.executable} -S\n"
+        program = (
             "import json, os, sys\n"
-            "info = json.loads(os.environ['KUBERNETES_EXEC_INFO'])\n"
-            "token = '|'.join((info['spec']['cluster']['server'], info['spec']['cluster']['config'], sys.argv[1]))\n"
-            "print(json.dumps({**info, 'status': {'token': token}}))\n"
+            'info = json.loads(os.environ["KUBERNETES_EXEC_INFO"])\n'
+            'token = "|".join((info["spec"]["cluster"]["server"], info["spec"]["cluster"]["config"], sys.argv[1]))\n'
+            'print(json.dumps({**info, "status": {"token": token}}))\n'
         )
+        script.write_text(f"#!/bin/sh\nexec {shlex.quote(sys.executable)} -S -c '{program}' \"$@\"\n")
         script.chmod(0o755)
         api_version = f"client.authentication.k8s.io/{version}"
         plugin = {"apiVersion": api_version, "command": "./bin/plugin", "args": ["x"], "provideClusterInfo": True}
