@@ -19,6 +19,8 @@ from trainmaster.cluster.kubelet.cgroups import Cgroups
 from trainmaster.cluster.kubelet.sandbox import Sandbox
 from trainmaster.testing.podworld import Lab, a_container, a_lab, a_pod, script
 
+pytestmark = pytest.mark.sandbox
+
 NON_ROOT = {"runAsNonRoot": True}
 WILL_BE_ROOT = 'container has runAsNonRoot and image will run as root (pod: "one_default('
 BREAKS = "container's runAsUser breaks non-root policy (pod: \"one_default("

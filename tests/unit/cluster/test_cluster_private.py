@@ -233,6 +233,7 @@ def test_a_dead_clusters_directory_is_removed_only_if_it_is_our_own(common: Path
     assert planted.exists()
 
 
+@pytest.mark.sandbox
 def test_nobody_else_can_read_what_a_cluster_keeps_even_where_its_directory_was_open(common: Path) -> None:
     home = common / "home"
     home.mkdir(mode=0o777)

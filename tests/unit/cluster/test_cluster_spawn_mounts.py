@@ -15,6 +15,8 @@ from trainmaster.cluster.kubelet.launcher import ContainerConfig, Mount
 from trainmaster.cluster.kubelet.logfiles import Selection, read
 from trainmaster.cluster.kubelet.sandbox import NamespaceSandbox, PodConfig
 
+pytestmark = [pytest.mark.sandbox, pytest.mark.namespaces]
+
 SOMEBODY_ELSE = 12345
 
 

@@ -104,6 +104,7 @@ def test_tokens_of_an_earlier_cluster_are_gone(tmp_path: Path) -> None:
     assert not (tmp_path / "inside").exists()
 
 
+@pytest.mark.sandbox
 @pytest.mark.parametrize("user", [None, 1000], ids=["as-we-are", "as-another"])
 def test_a_container_reads_its_token(tmp_path: Path, user: int | None) -> None:
     mounts = [{"name": "v", "mountPath": "/secrets"}]
