@@ -14,7 +14,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 NOT_INSTALLED := echo "the packages of pyproject.toml could not be installed: check the network (PIP_INDEX_URL names a mirror) and the room on disk"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check unit test-sandbox test-machines test-corpus e2e e2e-light test-kubectl test-kubernetes test-faults e2e-node bench generate golden clean
+.PHONY: help demo test check unit test-sandbox test-machines test-corpus e2e e2e-light test-kubectl test-kubernetes test-faults test-mutants e2e-node bench generate golden clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
@@ -52,6 +52,9 @@ test-machines: $(STAMP) ## The same without namespaces, as an ordinary user, and
 
 test-corpus: $(STAMP) ## Plan other people's manifests from CORPUS=DIR and hold the plans against the rules
 	CORPUS="$(CORPUS)" $(BIN)/python -m pytest tests/corpus
+
+test-mutants: $(STAMP) ## Break each safety claim of docs/adr on purpose, and fail where no test notices
+	$(BIN)/python -m tools.mutants
 
 golden: $(STAMP) ## Rewrite the golden plans; review the difference as code
 	GOLDEN_UPDATE=1 $(BIN)/python -m pytest -q tests/golden
