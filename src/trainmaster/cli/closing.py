@@ -40,8 +40,13 @@ def interrupted(submitted: Sequence[JobRef], there: str) -> str:
         return "interrupted: everything that was started has been stopped"
     if not submitted:
         return "interrupted: no job had been submitted"
-    stops = [f"{job} goes on; to stop it: trainmaster delete {_target(job)}{there}" for job in submitted]
-    return "interrupted: " + "\n".join(stops)
+    return "interrupted: " + "\n".join(unattended(submitted, there))
+
+
+def unattended(submitted: Sequence[JobRef], there: str) -> Iterator[str]:
+    """Of jobs that go on without us, how to stop them."""
+    for job in submitted:
+        yield f"{job} goes on; to stop it: trainmaster delete {_target(job)}{there}"
 
 
 def _target(job: JobRef) -> str:

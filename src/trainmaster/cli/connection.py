@@ -12,13 +12,14 @@ import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
 from trainmaster.cli.catalog import Catalog
 from trainmaster.cli.documents import BadDocument
 from trainmaster.cli.home import default_home, running_in
+from trainmaster.cli.watching import Outage
 from trainmaster.cluster.storage.private import UntrustedError
 from trainmaster.kube import config as kubeconfig
 from trainmaster.kube import errors
@@ -66,6 +67,7 @@ class Session:
     namespace: str = "default"
     everywhere: bool = False
     now: Callable[[], float] = time.time
+    outage: Outage = field(default_factory=Outage)
 
     def scope(self, resource: Resource) -> str:
         """The namespace to look in; empty is all of them."""
@@ -159,7 +161,10 @@ def in_words(error: KubeError) -> str:
         case errors.NotFound():
             return f"{_message(error)}; list what is there with: trainmaster get KIND -A"
         case errors.Unauthorized():
-            return "the cluster does not accept who you are (401); check the user of your kubeconfig's context"
+            return (
+                "the cluster does not accept who you are (401): your credentials may have expired; log in again, or "
+                "check the user of your kubeconfig's context"
+            )
         case errors.Forbidden():
             return f"{_message(error)}; ask the cluster's owner for that right, or choose another --context"
         case errors.Conflict():

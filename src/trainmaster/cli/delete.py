@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from trainmaster.cli import documents, duration, targets
 from trainmaster.cli.connection import Choice, Failure, Misuse, Session, carry_out
 from trainmaster.cli.documents import Document
 from trainmaster.cli.targets import Found, Target
-from trainmaster.cli.watching import Selection, watched
+from trainmaster.cli.watching import DOCUMENTS, watched
 from trainmaster.kube.errors import Conflict, NotFound
+from trainmaster.kube.watch import Changed, Listed, Selection
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ async def _in_files(session: Session, files: Sequence[str]) -> list[tuple[Target
         if not metadata.get("name"):
             raise Misuse(f"{document}: it has no metadata.name{_generated(document)}")
         namespace = str(metadata.get("namespace") or session.namespace)
-        place = Session(session.client, session.catalog, namespace, now=session.now)
+        place = replace(session, namespace=namespace, everywhere=False)
         meant.append((Target(entry, str(metadata["name"])), place))
     return meant
 
@@ -135,14 +136,14 @@ async def until_gone(session: Session, deleted: Sequence[Found], patience: float
 
 async def _gone(session: Session, found: Found) -> None:
     selection = Selection(found.entry.resource, found.namespace, found.name)
-    is_there = False
-    async with aclosing(watched(session.client, selection)) as events:
-        async for kind, item in events:
-            if kind == "LISTED":
-                if not is_there:
+    async with aclosing(watched(session.client, selection, session.outage, DOCUMENTS)) as messages:
+        async for message in messages:
+            match message:
+                case Listed(items) if not any(_is_same(found, item) for item in items):
                     return
-                continue
-            is_same = not found.uid or item["metadata"].get("uid") == found.uid
-            if is_same and kind == "DELETED":
-                return
-            is_there = is_there or is_same
+                case Changed("DELETED", item) if _is_same(found, item):
+                    return
+
+
+def _is_same(found: Found, item: Mapping[str, Any]) -> bool:
+    return not found.uid or item["metadata"].get("uid") == found.uid

@@ -7,30 +7,31 @@ What is seen becomes `Sighting`s for a `Screen`; how they look is the screen's b
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from itertools import groupby
+from typing import Protocol, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
 from trainmaster.api import reading
 from trainmaster.api.status import Condition, JobStatus, status_of
-from trainmaster.cli import podgroups
+from trainmaster.cli.jobevents import ABOUT_PODS, FEW, JobEvents, about
+from trainmaster.cli.watching import Outage, watched
 from trainmaster.engine.cleanup import LEISURE
-from trainmaster.engine.labels import JOB_UID
+from trainmaster.engine.labels import JOB_NAME, JOB_UID
 from trainmaster.kube.client import Client
-from trainmaster.kube.errors import ApiError, Gone, KubeError, NotFound
+from trainmaster.kube.errors import KubeError, NotFound
+from trainmaster.kube.watch import Changed, Form, Listed, Objects, Selection, pages
 from trainmaster.objects.meta import Object
+from trainmaster.objects.names import MAX_LABEL
 from trainmaster.objects.pod import ContainerStatus, Pod
-from trainmaster.objects.resource import EVENTS, PODS, Resource
+from trainmaster.objects.resource import PODS, Resource
 
-WATCH_SECONDS = 300
-WAITING = "FailedScheduling"
-"""Why pods are not placed; schedulers say of a PodGroup that it is Unschedulable."""
-PATIENCE = 0.5
-"""Seconds before a watch that failed is begun again."""
+T = TypeVar("T")
+
+PODS_AS_SEEN = Objects(Pod)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,7 @@ class Screen(Protocol):
     def silence(self, rank: Rank, container: str) -> None: ...
     def condition(self, job: JobRef, condition: Condition) -> None: ...
     def warning(self, job: JobRef, reason: str, message: str) -> None: ...
+    def notice(self, message: str) -> None: ...
     def changed(self, progress: Progress) -> None: ...
 
 
@@ -113,32 +115,40 @@ class Follower:
         self._at_leisure: set[JobRef] = set()
         self._over = asyncio.Event()
         self._moved = asyncio.Event()
+        self._outage = Outage(screen.notice)
+        self._events = JobEvents(client, self._outage, screen, self.progress)
+        self._watches: set[asyncio.Task[None]] = set()
+        self._hears_of_pods: set[str] = set()
 
     async def follow(self) -> Progress:
         """Returns when every job has ended and everything they printed has been shown."""
         async with asyncio.TaskGroup() as group:
-            watches = [group.create_task(self._watch_job(job), name=f"watch {job}") for job in self.progress.jobs]
-            for namespace in sorted({job.namespace for job in self.progress.jobs}):
-                watches.append(group.create_task(self._watch_pods(namespace, group), name=f"pods of {namespace}"))
-                watches.append(group.create_task(self._watch_events(namespace), name=f"events of {namespace}"))
+            for job in self.progress.jobs:
+                self._watches.add(group.create_task(self._watch_job(job), name=f"watch {job}"))
+            for namespace, jobs in self._by_namespace().items():
+                self._watches.add(group.create_task(self._watch_pods(namespace, group), name=f"pods of {namespace}"))
+                for fields in about(jobs):
+                    self._hear_events(namespace, fields, group)
             await self._over.wait()
             await self._catch_up(group)
             await self._drain()
-            for watch in watches:
+            for watch in (*self._watches, *self._logs.reading):
                 watch.cancel()
-            for log in self._logs.reading:
-                log.cancel()
         return self.progress
+
+    def _by_namespace(self) -> dict[str, list[JobRef]]:
+        jobs = sorted(self.progress.jobs, key=lambda job: job.namespace)
+        return {namespace: list(group) for namespace, group in groupby(jobs, key=lambda job: job.namespace)}
 
     async def _catch_up(self, group: asyncio.TaskGroup) -> None:
         """The end of a job may be heard of before the last pods were: they are looked for once more."""
-        for namespace in sorted({job.namespace for job in self.progress.jobs}):
-            try:
-                page = await self._client.list(PODS, namespace, type=Pod)
-            except KubeError:
-                continue
-            for pod in page.items:
-                self._see_pod(namespace, pod, group)
+        for namespace in self._by_namespace():
+            with suppress(KubeError):
+                async with aclosing(pages(self._client, self._pods_of(namespace))) as contents:
+                    async for _, content in contents:
+                        pods, _ = PODS_AS_SEEN.page(content)
+                        for pod in pods:
+                            self._see_pod(namespace, pod, group)
 
     async def _drain(self, seconds: float = 2.0) -> None:
         """Logs of containers that have ended are read to their end. Ranks that may end by themselves are waited for as
@@ -163,18 +173,28 @@ class Follower:
         return is_at_work and rank.job in self._at_leisure and self.progress.jobs[rank.job].is_true("Succeeded")
 
     async def _watch_job(self, job: JobRef) -> None:
-        async for kind, stored in self._watched(job.resource, job.namespace, Object, f"metadata.name={job.name}"):
-            if stored.metadata.uid != job.uid:
-                continue
-            if kind == "DELETED":
-                self.progress.gone.add(job)
-            else:
-                self._see_status(job, stored)
-            if self.progress.is_over(job):
-                self.progress.ended.setdefault(job, asyncio.get_running_loop().time())
-            self._screen.changed(self.progress)
-            if self.progress.all_over:
-                self._over.set()
+        selection = Selection(job.resource, job.namespace, job.name)
+        async with aclosing(self._watched(selection, Objects(Object))) as messages:
+            async for message in messages:
+                match message:
+                    case Listed(items, _, unread):
+                        self._see_job(job, next(iter(items), None), is_unread=bool(unread))
+                    case Changed("DELETED", stored):
+                        self._see_job(job, None, is_unread=stored.metadata.uid != job.uid)
+                    case Changed(_, stored):
+                        self._see_job(job, stored)
+
+    def _see_job(self, job: JobRef, stored: Object | None, *, is_unread: bool = False) -> None:
+        """None: it is not there. An object of another uid has taken its place."""
+        if stored is not None and stored.metadata.uid == job.uid:
+            self._see_status(job, stored)
+        elif not is_unread:
+            self.progress.gone.add(job)
+        if self.progress.is_over(job):
+            self.progress.ended.setdefault(job, asyncio.get_running_loop().time())
+        self._screen.changed(self.progress)
+        if self.progress.all_over:
+            self._over.set()
 
     def _see_status(self, job: JobRef, stored: Object) -> None:
         status = status_of(stored.at("status"))
@@ -187,9 +207,20 @@ class Follower:
             self._at_leisure.add(job)
 
     async def _watch_pods(self, namespace: str, group: asyncio.TaskGroup) -> None:
-        async for kind, pod in self._watched(PODS, namespace, Pod):
-            if kind != "DELETED":
-                self._see_pod(namespace, pod, group)
+        async with aclosing(self._watched(self._pods_of(namespace), PODS_AS_SEEN)) as messages:
+            async for message in messages:
+                match message:
+                    case Listed(pods):
+                        for pod in pods:
+                            self._see_pod(namespace, pod, group)
+                    case Changed("ADDED" | "MODIFIED", pod):
+                        self._see_pod(namespace, pod, group)
+
+    def _pods_of(self, namespace: str) -> Selection:
+        """Those of the jobs that are followed there, by their label. What it cannot name has no pods."""
+        names = [job.name for job in self._by_namespace()[namespace]]
+        is_nameable = len(names) <= FEW and all(len(name) <= MAX_LABEL for name in names)
+        return Selection(PODS, namespace, labels=f"{JOB_NAME} in ({','.join(names)})" if is_nameable else JOB_NAME)
 
     def _see_pod(self, namespace: str, pod: Pod, group: asyncio.TaskGroup) -> None:
         owner = pod.metadata.controller
@@ -201,74 +232,16 @@ class Follower:
         self._screen.changed(self.progress)
         self._moved.set()
         self._logs.see(Rank(job, pod), group)
+        if namespace not in self._hears_of_pods:  # before there is a pod, nothing is said about any
+            self._hears_of_pods.add(namespace)
+            self._hear_events(namespace, ABOUT_PODS, group)
 
-    async def _watch_events(self, namespace: str) -> None:
-        """Warnings about the jobs, their pods and their PodGroups: why they do not get on."""
-        told: set[str] = set()
-        async for kind, event in self._watched(EVENTS, namespace, dict[str, Any]):
-            if kind == "DELETED" or event.get("type") != "Warning":
-                continue
-            regarding, reason = event.get("involvedObject", {}), event.get("reason", "")
-            whose, job = regarding.get("uid"), self._job_of(namespace, regarding)
-            if job is None and (job := await self._job_of_group(namespace, regarding)) is not None:
-                reason = WAITING
-            if job is not None and reason == WAITING:
-                whose = job.uid  # a gang waits for one reason, which is told of it and of each of its pods
-            # A back-off that grows from 10 to 20 seconds is the same news.
-            message = re.sub(r"\d+", "", str(event.get("message")))
-            key = f"{whose} {reason} {message}"
-            if job is None or key in told:
-                continue
-            told.add(key)
-            self._screen.warning(job, reason, event.get("message", ""))
+    def _hear_events(self, namespace: str, fields: str, group: asyncio.TaskGroup) -> None:
+        work = self._events.watch(namespace, fields)
+        self._watches.add(group.create_task(work, name=f"events of {namespace}: {fields}"))
 
-    def _job_of(self, namespace: str, regarding: Mapping[str, Any]) -> JobRef | None:
-        if regarding.get("uid") in self._by_uid:
-            return self._by_uid[str(regarding["uid"])]
-        rank = self.progress.ranks.get(f"{namespace}/{regarding.get('name')}")
-        return rank.job if rank is not None else None
-
-    async def _job_of_group(self, namespace: str, regarding: Mapping[str, Any]) -> JobRef | None:
-        if regarding.get("kind") != podgroups.KIND:
-            return None
-        for job in self.progress.jobs:
-            if (job.namespace, job.name) == (namespace, regarding.get("name")) and not self.progress.is_over(job):
-                return job if await podgroups.is_about(self._client, namespace, regarding, job.uid) else None
-        return None
-
-    async def _watched(
-        self, resource: Resource, namespace: str, type: Any, field_selector: str = ""
-    ) -> AsyncIterator[tuple[str, Any]]:
-        """What is there, then what happens to it, for ever; a watch that breaks is begun anew."""
-        while True:
-            try:
-                page = await self._client.list(resource, namespace, field_selector=field_selector, type=type)
-                for item in page.items:
-                    yield "ADDED", item
-                version = page.resource_version
-                while True:
-                    async with aclosing(
-                        self._client.watch(
-                            resource,
-                            namespace,
-                            resource_version=version,
-                            timeout_seconds=WATCH_SECONDS,
-                            field_selector=field_selector,
-                            type=type,
-                        )
-                    ) as events:
-                        async for event in events:
-                            version = event.resource_version or version
-                            if event.object is not None:
-                                yield event.type, event.object
-            except Gone:
-                continue
-            except ApiError as error:
-                if error.status in (401, 403):
-                    raise
-                await asyncio.sleep(PATIENCE)
-            except KubeError:
-                await asyncio.sleep(PATIENCE)
+    def _watched(self, selection: Selection, form: Form[T]) -> AsyncGenerator[Listed[T] | Changed[T], None]:
+        return watched(self._client, selection, self._outage, form)
 
 
 class _Logs:

@@ -16,8 +16,10 @@ from trainmaster.cli.catalog import Entry
 from trainmaster.cli.connection import Choice, Misuse, Session, carry_out, in_words
 from trainmaster.cli.tables import Answer, Printer, Shape, as_table, overview
 from trainmaster.cli.targets import Target, parse
-from trainmaster.cli.watching import JSON, TABLE, Selection, changes
-from trainmaster.kube.errors import Forbidden, Gone, NotFound
+from trainmaster.cli.watching import DOCUMENTS, TABLE, TABLES, Documents, version_of, watched
+from trainmaster.kube.client import JSON
+from trainmaster.kube.errors import Forbidden, NotFound
+from trainmaster.kube.watch import Changed, Listed, Selection
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ async def _tables(session: Session, options: GetOptions, targets: Sequence[Targe
         sys.stdout.flush()
         async with asyncio.TaskGroup() as group:
             for target, answer in answers:
-                version, printer = _version(answer), printers[target.entry]
+                version, printer = version_of(answer), printers[target.entry]
                 group.create_task(_follow(session, options, target, version, printer), name=f"watch {target}")
     return 0
 
@@ -78,12 +80,8 @@ def _merged(answers: Sequence[Answer], now: float) -> Answer:
     return {**tables[0], "rows": rows}
 
 
-def _version(answer: Answer) -> str:
-    return str((answer.get("metadata") or {}).get("resourceVersion", ""))
-
-
 async def _follow(session: Session, options: GetOptions, target: Target, version: str, printer: Printer) -> None:
-    async with aclosing(_events(session, options, target, version, TABLE)) as events:
+    async with aclosing(_events(session, options, target, version, TABLES)) as events:
         async for answer in events:
             printer.show(answer)
             sys.stdout.flush()
@@ -102,7 +100,7 @@ async def _overview(session: Session, options: GetOptions, targets: Sequence[Tar
         sys.stdout.flush()
         async with asyncio.TaskGroup() as group:
             for target, page in pages:
-                work = _follow_jobs(session, options, target, page["metadata"]["resourceVersion"], printer)
+                work = _follow_jobs(session, options, target, version_of(page), printer)
                 group.create_task(work, name=f"watch {target}")
     return 0
 
@@ -118,7 +116,7 @@ async def _jobs(session: Session, options: GetOptions, target: Target) -> dict[s
 
 
 async def _follow_jobs(session: Session, options: GetOptions, target: Target, version: str, printer: Printer) -> None:
-    async with aclosing(_events(session, options, target, version, JSON)) as events:
+    async with aclosing(_events(session, options, target, version, DOCUMENTS)) as events:
         async for job in events:
             printer.show(overview([(target.entry.resource.kind, job)], session.now()))
             sys.stdout.flush()
@@ -140,13 +138,13 @@ async def _forms(session: Session, options: GetOptions, targets: Sequence[Target
         sys.stdout.flush()
         async with asyncio.TaskGroup() as group:
             for target, answer in answers:
-                work = _follow_forms(session, options, target, _version(answer))
+                work = _follow_forms(session, options, target, version_of(answer))
                 group.create_task(work, name=f"watch {target}")
     return 0
 
 
 async def _follow_forms(session: Session, options: GetOptions, target: Target, version: str) -> None:
-    async with aclosing(_events(session, options, target, version, JSON)) as events:
+    async with aclosing(_events(session, options, target, version, DOCUMENTS)) as events:
         async for item in events:
             _print_form(options, target, item)
             sys.stdout.flush()
@@ -165,11 +163,14 @@ def _form(options: GetOptions) -> printing.Form:
 
 
 def _items(target: Target, answer: Answer) -> list[dict[str, Any]]:
+    items = answer["items"] or [] if "items" in answer else [answer]
+    return [_headed(target, item) for item in items]
+
+
+def _headed(target: Target, item: Answer) -> Answer:
     """Items of a List do not say what they are; here they do."""
     resource = target.entry.resource
-    head = {"apiVersion": resource.api_version, "kind": resource.kind}
-    items = answer["items"] or [] if "items" in answer else [answer]
-    return [{**head, **item} for item in items]
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **item}
 
 
 async def _asked(session: Session, options: GetOptions, target: Target, accept: str) -> Answer:
@@ -197,20 +198,18 @@ async def _one(session: Session, target: Target, accept: str) -> Answer:
 
 
 async def _events(
-    session: Session, options: GetOptions, target: Target, version: str, accept: str
+    session: Session, options: GetOptions, target: Target, version: str, form: Documents
 ) -> AsyncGenerator[Answer, None]:
     """Changes for ever. Where history has a gap, everything is shown again."""
     selection = _selection(session, options, target)
-    while True:
-        try:
-            async with aclosing(changes(session.client, selection, version, accept)) as events:
-                async for _, answer in events:
-                    yield answer
-        except Gone:
-            answer = await watching.listed(session.client, selection, accept)
-            version = answer["metadata"]["resourceVersion"]
-            for one in [answer] if answer.get("kind") == "Table" else _items(target, answer):
-                yield one
+    async with aclosing(watched(session.client, selection, session.outage, form, since=version)) as messages:
+        async for message in messages:
+            match message:
+                case Listed(items):
+                    for item in items:
+                        yield _headed(target, item)
+                case Changed(_, item):
+                    yield item
 
 
 def _selection(session: Session, options: GetOptions, target: Target) -> Selection:

@@ -243,7 +243,7 @@ def _shown(options: LogOptions, *, several: bool) -> Show:
 
 
 class _LogScreen:
-    """Of all that a follower sees, the lines, and that one of them was lost."""
+    """Of all that a follower sees, the lines, that one of them was lost, and that the server is away."""
 
     def __init__(self, show: Show) -> None:
         self._show = show
@@ -254,6 +254,9 @@ class _LogScreen:
     def warning(self, job: JobRef, reason: str, message: str) -> None:
         if reason == "LogLost":
             print(f"warning: {message}", file=sys.stderr)
+
+    def notice(self, message: str) -> None:
+        print(f"warning: {message}", file=sys.stderr)
 
     def silence(self, rank: Rank, container: str) -> None: ...
     def condition(self, job: JobRef, condition: Condition) -> None: ...

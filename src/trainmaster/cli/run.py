@@ -88,6 +88,8 @@ def run(options: RunOptions) -> int:
         return error.code
     except KubeError as error:
         print(f"trainmaster run: {in_words(error)}", file=sys.stderr)
+        for words in closing.unattended(tuple(course.submitted), options.there) if options.is_remote else ():
+            print(words, file=sys.stderr)
         return FAILED
     except KeyboardInterrupt as told:
         if course.result is not None:

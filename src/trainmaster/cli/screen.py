@@ -64,6 +64,10 @@ class Screen:
     def warning(self, job: JobRef, reason: str, message: str) -> None:
         self._print(Text.assemble(("▲ ", "yellow"), (f"{job}: ", "bold"), (reason, "yellow"), f"  {message}"))
 
+    def notice(self, message: str) -> None:
+        """A word that is about no job of its own."""
+        self._print(Text.assemble(("▲ ", "yellow"), message))
+
     def changed(self, progress: Progress) -> None:
         if self._live is not None:
             self._live.update(Group(ranks_table(progress, most=MOST_ROWS)))

@@ -14,9 +14,10 @@ from trainmaster.cli import duration, targets
 from trainmaster.cli.connection import Choice, Failure, Misuse, Session, carry_out
 from trainmaster.cli.delete import until_gone
 from trainmaster.cli.targets import Found
-from trainmaster.cli.watching import Selection, watched
+from trainmaster.cli.watching import DOCUMENTS, watched
 from trainmaster.cluster.server import jsonpath
 from trainmaster.kube.errors import NotFound
+from trainmaster.kube.watch import Changed, Listed, Selection
 
 WEEK = 7 * 86400.0
 
@@ -117,10 +118,13 @@ async def _created(session: Session, options: WaitOptions, patience: float) -> i
 
 
 async def _appears(session: Session, selection: Selection) -> None:
-    async with aclosing(watched(session.client, selection)) as events:
-        async for kind, _ in events:
-            if kind in ("ADDED", "MODIFIED"):
-                return
+    async with aclosing(watched(session.client, selection, session.outage, DOCUMENTS)) as messages:
+        async for message in messages:
+            match message:
+                case Listed(items) if items:
+                    return
+                case Changed("ADDED" | "MODIFIED"):
+                    return
 
 
 async def _reach(session: Session, found: Sequence[Found], goal: Goal, patience: float) -> int:
@@ -147,17 +151,15 @@ async def _reach(session: Session, found: Sequence[Found], goal: Goal, patience:
 
 async def _watch(session: Session, found: Found, goal: Goal) -> bool:
     selection = Selection(found.entry.resource, found.namespace, found.name)
-    is_there = False
-    async with aclosing(watched(session.client, selection)) as events:
-        async for kind, item in events:
-            if kind == "DELETED" or (kind == "LISTED" and not is_there):
-                raise Failure(f"{found} was deleted before {goal.text} held")
-            if kind == "LISTED":
-                continue
-            is_there = True
-            if goal.is_met(item):
-                return True
-            _give_up(found, goal, item)
+    async with aclosing(watched(session.client, selection, session.outage, DOCUMENTS)) as messages:
+        async for message in messages:
+            match message:
+                case Listed([]) | Changed("DELETED"):
+                    raise Failure(f"{found} was deleted before {goal.text} held")
+                case Listed([item, *_]) | Changed(_, item):
+                    if goal.is_met(item):
+                        return True
+                    _give_up(found, goal, item)
     return False
 
 

@@ -74,7 +74,7 @@ class Cache(Generic[T]):
         uids = {item.metadata.uid for item in listed.values()}
         # A list that lies behind what was heard before means that the server itself went back in time (etcd was
         # restored): what we remember is of a future that no longer exists, and the list is all there is.
-        is_rewound = _is_older(resource_version, self._heard)
+        is_rewound = is_older(resource_version, self._heard)
         if is_rewound:
             self._removed.clear()
         self._heard = resource_version
@@ -82,12 +82,12 @@ class Cache(Generic[T]):
             uid: version
             for uid, version in self._removed.items()
             # In the list: made before we removed it. Newer than the list: its end is still to be heard of.
-            if uid in uids or _is_older(resource_version, version)
+            if uid in uids or is_older(resource_version, version)
         }
         self._graves = {key: uid for key, uid in self._graves.items() if uid in self._removed}
         changes: list[_Change[T]] = []
         for key, held in list(self._objects.items()):
-            is_newer = _is_older(resource_version, held.metadata.resource_version) and not is_rewound
+            is_newer = is_older(resource_version, held.metadata.resource_version) and not is_rewound
             if key not in listed and key not in unread and not is_newer:
                 changes.append(self._drop(held))
         for item in listed.values():
@@ -110,14 +110,14 @@ class Cache(Generic[T]):
 
     def advance(self, resource_version: str) -> None:
         """The reflector has heard everything up to here."""
-        if not _is_older(resource_version, self._heard):  # some servers tell of a deletion under an old version
+        if not is_older(resource_version, self._heard):  # some servers tell of a deletion under an old version
             self._heard = resource_version or self._heard
 
     def wrote(self, item: T) -> None:
         """Takes over what the server answered to a create, update or patch of ours."""
         version = item.metadata.resource_version
         is_absent = item.metadata.key not in self._objects
-        if is_absent and self._heard and not _is_older(self._heard, version) and _are_numbers(self._heard, version):
+        if is_absent and self._heard and not is_older(self._heard, version) and _are_numbers(self._heard, version):
             return  # the reflector is past it: someone deleted it before we heard our answer
         if not self._is_stale(item):
             self._tell(self._keep(item))
@@ -141,15 +141,15 @@ class Cache(Generic[T]):
         if held is None:
             # Of a predecessor of what we removed we may hear only now: it is long gone, too.
             grave = self._removed.get(self._graves.get(item.metadata.key, ""), "")
-            return _is_older(item.metadata.resource_version, grave)
+            return is_older(item.metadata.resource_version, grave)
         if held.metadata.resource_version == item.metadata.resource_version:
             return held.metadata.uid == item.metadata.uid
-        return _is_older(item.metadata.resource_version, held.metadata.resource_version)
+        return is_older(item.metadata.resource_version, held.metadata.resource_version)
 
     def _is_outlived(self, deleted: T, held: T) -> bool:
         """Whether news of a deletion is older than what is held: its successor, or the same that came back."""
         if _are_numbers(deleted.metadata.resource_version, held.metadata.resource_version):
-            return _is_older(deleted.metadata.resource_version, held.metadata.resource_version)
+            return is_older(deleted.metadata.resource_version, held.metadata.resource_version)
         return deleted.metadata.uid != held.metadata.uid
 
     def _keep(self, item: T) -> Iterator[_Change[T]]:
@@ -188,7 +188,7 @@ class Cache(Generic[T]):
                 handler(old, new)
 
 
-def _is_older(version: str, other: str) -> bool:
+def is_older(version: str, other: str) -> bool:
     """False where they cannot be compared."""
     return _are_numbers(version, other) and int(version) < int(other)
 

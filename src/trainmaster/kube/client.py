@@ -25,7 +25,7 @@ from msgspec import Raw, Struct
 
 import trainmaster
 from trainmaster.kube import errors
-from trainmaster.kube.codec import Head, Page, T, decode, decode_page, encode
+from trainmaster.kube.codec import Head, HeadMeta, Page, T, decode, decode_page, encode
 from trainmaster.kube.transport import Request, Response, Transport
 from trainmaster.objects.learning import learn
 from trainmaster.objects.resource import Resource
@@ -34,13 +34,14 @@ Observer: TypeAlias = Callable[[str, str, int | str, float], None]
 """Told of every attempt: method, plural, status or "unreachable", seconds."""
 
 MERGE_PATCH = "application/merge-patch+json"
+JSON = "application/json"
 
 _DICT: Any = dict
 _BASE, _CAP = 0.1, 5.0  # seconds of backoff: the first step and the last
 _LONGEST_WAIT = 30.0  # a server that wants more patience gets it from the caller, who holds a worker meanwhile
 _REPEATABLE_WRITE = (502, 503, 504)
 _WATCH_GRACE = 15.0  # seconds a server may take beyond timeoutSeconds to end a watch
-_HEADERS = {"Accept": "application/json", "User-Agent": f"trainmaster/{trainmaster.__version__}"}
+_HEADERS = {"Accept": JSON, "User-Agent": f"trainmaster/{trainmaster.__version__}"}
 
 
 @dataclass(frozen=True)  # no slots: with them, WatchEvent[Pod](...) fails in Python 3.11
@@ -130,6 +131,32 @@ class Client:
         )
         request = self._request("GET", resource.path(namespace), params)
         return decode_page(await self._call(request, resource.plural, _Repeat.READ), type)
+
+    async def pages(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 0,
+        accept: str = JSON,
+        insists: bool = True,
+    ) -> AsyncGenerator[tuple[HeadMeta, bytes], None]:
+        """All pages of a list as they come, each with its metadata. Who does not insist gets the first failure to see:
+        a first page that fails is then not asked for again. Others are, lest those before them be for nothing."""
+        continue_, repeat = "", _Repeat.READ if insists else _Repeat.NEVER
+        while True:
+            params = _params(
+                labelSelector=label_selector, fieldSelector=field_selector, limit=limit, **{"continue": continue_}
+            )
+            request = self._request("GET", resource.path(namespace), params, accept=accept)
+            content = await self._call(request, resource.plural, repeat)
+            head = decode(content, Head).metadata
+            yield head, content
+            continue_, repeat = head.continue_ or "", _Repeat.READ
+            if not continue_:
+                return
 
     async def create(
         self, resource: Resource, body: Mapping[str, Any] | bytes, namespace: str = "", *, type: type[T] = _DICT
@@ -240,6 +267,7 @@ class Client:
         label_selector: str = "",
         field_selector: str = "",
         bookmarks: bool = True,
+        accept: str = JSON,
     ) -> AsyncIterator[AsyncIterator[tuple[str, Raw]]]:
         """`watch` before decoding: entered when the server has agreed, it gives event types and raw objects."""
         params = _params(
@@ -251,7 +279,8 @@ class Client:
             fieldSelector=field_selector,
         )
         path, idle = resource.path(namespace), timeout_seconds + _WATCH_GRACE
-        request = Request("GET", path, params, _HEADERS, timeout=self._timeout, stream=True, idle=idle)
+        headers = {**_HEADERS, "Accept": accept}
+        request = Request("GET", path, params, headers, timeout=self._timeout, stream=True, idle=idle)
         response = await self._attempt(request, resource.plural)
         async with response, contextlib.aclosing(_events(response, request)) as events:
             yield events

@@ -21,7 +21,7 @@ from trainmaster.kube.manager import Manager
 from trainmaster.kube.metrics import KubeMetrics
 from trainmaster.kube.queue import WorkQueue
 from trainmaster.kube.recorder import Recorder
-from trainmaster.kube.watch import Reflector
+from trainmaster.kube.reflector import Reflector
 from trainmaster.objects.meta import Meta, Object, Stored
 from trainmaster.objects.pod import Pod
 from trainmaster.objects.resource import (

@@ -13,7 +13,7 @@ import pytest
 
 from trainmaster.kube.cache import Cache
 from trainmaster.kube.client import Client
-from trainmaster.kube.watch import Reflector
+from trainmaster.kube.reflector import Reflector
 from trainmaster.objects.pod import Pod
 from trainmaster.objects.resource import PODS
 from trainmaster.testing import clock
