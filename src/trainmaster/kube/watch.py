@@ -273,7 +273,8 @@ class Watch(Generic[T]):
             return
         log.debug("watch failed", resource=self._selection.resource.plural, error=str(error), failures=self._failures)
         is_refused = error is not None and self._opened_at is None
-        if self._away is None and (self._failures == 2 or (self._failures > 2 and is_refused)):
+        is_second = self._failures == 2 and not isinstance(error, errors.Gone)
+        if self._away is None and (is_second or (self._failures > 2 and is_refused)):
             self._away = Away(error)
             yield self._away
 
