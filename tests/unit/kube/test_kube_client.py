@@ -484,3 +484,25 @@ def test_close_closes_the_transport() -> None:
     run(client.close())
 
     assert script.is_closed
+
+
+@pytest.mark.parametrize(("insists", "first", "then"), [(True, 0.1, 0.1), (False, None, 0.1)])
+def test_who_does_not_insist_sees_the_first_page_fail_and_later_ones_are_repeated(insists, first, then) -> None:
+    pages = [{"metadata": {"resourceVersion": "9", "continue": token}, "items": []} for token in ("more", "")]
+
+    async def main(client: Client) -> list[str]:
+        async with aclosing(client.pages(PODS, "ns", limit=500, insists=insists)) as contents:
+            return [head.continue_ or "" async for head, _ in contents]
+
+    early, _, waits = connect((503, {}), *((200, page) for page in pages))
+    if first is None:
+        with pytest.raises(errors.ServerError):
+            run(main(early))
+    else:
+        assert run(main(early)) == ["more", ""]
+        assert waits.seconds == [first]
+    late, script, waits = connect((200, pages[0]), (503, {}), (200, pages[1]))
+
+    assert run(main(late)) == ["more", ""]
+    assert waits.seconds == [then]
+    assert script.sent.params == (("limit", "500"), ("continue", "more"))

@@ -13,7 +13,7 @@ from trainmaster.kube import errors
 from trainmaster.kube.client import Client
 from trainmaster.kube.watch import Away, Back, Changed, Listed, Message, Objects, Reached, Selection, Unread, Watch
 from trainmaster.objects.pod import Pod
-from trainmaster.objects.resource import PODS
+from trainmaster.objects.resource import PODS, SERVICES
 from trainmaster.testing import clock
 from trainmaster.testing.fakeapi import FakeApi, Fault
 
@@ -305,5 +305,24 @@ def test_a_watch_resumes_after_what_it_last_heard() -> None:
             await asyncio.sleep(1)
 
             assert heard.told == ["all: a", "ADDED b", "ADDED c"]
+
+    run(main())
+
+
+def test_a_watch_in_which_nothing_happens_resumes_from_its_bookmark() -> None:
+    async def main() -> None:
+        api = an_api("a")
+
+        async with watching(api) as heard:
+            api.put(SERVICES, a_pod("other"))
+            api.send_bookmarks()
+            await asyncio.sleep(1)
+            api.compact()
+            api.drop_watches()
+            await asyncio.sleep(1)
+            api.put(PODS, a_pod("b"))
+            await asyncio.sleep(1)
+
+            assert heard.told == ["all: a", "ADDED b"]
 
     run(main())

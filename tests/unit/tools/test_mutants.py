@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import replace
 
 import pytest
@@ -27,15 +26,6 @@ def test_the_tests_and_decision_records_that_are_named_exist():
 
     assert [test for test in tests if not (mutants.ROOT / test).is_file()] == []
     assert [adr for adr in records if not list((mutants.ROOT / "docs" / "adr").glob(f"{adr}-*.md"))] == []
-
-
-def test_every_claim_is_made_once():
-    tables = defaultdict(list)
-    for mutant in TABLE:
-        if mutant.claim not in tables[mutant.adr][-1:]:
-            tables[mutant.adr].append(mutant.claim)
-
-    assert all(len(claims) == len(set(claims)) for claims in tables.values())
 
 
 @pytest.mark.parametrize(("text", "times"), [("no such text", 0), ("trainmaster", 2)])
