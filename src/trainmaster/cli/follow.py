@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from trainmaster.api import reading
 from trainmaster.api.status import Condition, JobStatus, status_of
 from trainmaster.cli.jobevents import ABOUT_PODS, FEW, JobEvents, about
+from trainmaster.cli.ranklog import FOLLOW, PREVIOUS, Attempt, RankLog
 from trainmaster.cli.watching import Outage, watched
 from trainmaster.engine.cleanup import LEISURE
 from trainmaster.engine.labels import JOB_NAME, JOB_UID
@@ -110,12 +111,12 @@ class Follower:
         self._client = client
         self._screen = screen
         self.progress = Progress(jobs={job: JobStatus() for job in jobs})
-        self._logs = _Logs(client, screen, self.progress, wants, tuple(log), kept)
+        self._outage = Outage(screen.notice)
+        self._logs = _Logs(client, screen, self.progress, wants, tuple(log), kept, lambda: self._outage.is_on)
         self._by_uid = {job.uid: job for job in self.progress.jobs}
         self._at_leisure: set[JobRef] = set()
         self._over = asyncio.Event()
         self._moved = asyncio.Event()
-        self._outage = Outage(screen.notice)
         self._events = JobEvents(client, self._outage, screen, self.progress)
         self._watches: set[asyncio.Task[None]] = set()
         self._hears_of_pods: set[str] = set()
@@ -255,9 +256,10 @@ class _Logs:
         wants: Callable[[Rank, str], bool],
         log: tuple[tuple[str, str], ...],
         kept: Kept | None,
+        is_away: Callable[[], bool],
     ) -> None:
         self._client, self._screen, self._progress = client, screen, progress
-        self._wants, self._log, self._kept = wants, log, kept
+        self._wants, self._log, self._kept, self._is_away = wants, log, kept, is_away
         self._streams: set[tuple[str, str, int]] = set()
         self._known: set[str] = set()
         self.reading: set[asyncio.Task[None]] = set()
@@ -295,26 +297,43 @@ class _Logs:
             # While a container waits to be started again, its previous attempt is the one that its own log is of.
             is_previous = attempt == status.restart_count - 1 and status.state.waiting is None
             if not await self._show_kept(before, status.name, attempt) and is_previous:
-                await self._show_log(before, status.name, attempt, ("previous", "true"))
-        await self._show_log(rank, status.name, status.restart_count, ("follow", "true"))
+                await self._show_log(before, status.name, attempt, PREVIOUS)
+        await self._show_log(rank, status.name, status.restart_count, FOLLOW)
 
     async def _show_log(self, rank: Rank, container: str, attempt: int, which: tuple[str, str]) -> None:
-        meta = rank.pod.metadata
-        path, shown = PODS.path(meta.namespace, meta.name, "log"), 0
+        shown = 0
         try:
-            response = await self._client.open(path, (("container", container), which, *self._log))
-            async with response, aclosing(response.lines()) as lines:
-                # By the time we ask, the container may have been started again: the answer is then of a later attempt.
-                has_moved_on = await self._kept_lines(rank, container, attempt + 1) is not None
-                if has_moved_on and await self._show_kept(rank, container, attempt):
-                    return
+            async with aclosing(self._lines(rank, container, attempt, which)) as lines:
                 async for line in lines:
-                    self._screen.line(rank, container, line.decode(errors="replace").rstrip("\r"))
+                    self._screen.line(rank, container, line)
                     shown += 1
             self._screen.silence(rank, container)
         except KubeError as error:
             if not await self._show_kept(rank, container, attempt, shown):
                 self._lose(rank, error)
+
+    async def _lines(
+        self, rank: Rank, container: str, attempt: int, which: tuple[str, str]
+    ) -> AsyncGenerator[str, None]:
+        if self._kept is None and which == FOLLOW:
+            following = RankLog(self._client, Attempt(rank.pod, container, attempt), self._log, self._is_away)
+            async with aclosing(following.lines()) as followed:
+                async for text in followed:
+                    yield text
+            return
+        meta = rank.pod.metadata
+        path, params = PODS.path(meta.namespace, meta.name, "log"), (("container", container), which, *self._log)
+        response = await self._client.open(path, params)
+        async with response, aclosing(response.lines()) as lines:
+            # By the time we ask, the container may have been started again: the answer is then of a later attempt.
+            if await self._kept_lines(rank, container, attempt + 1) is not None:
+                kept = await self._kept_lines(rank, container, attempt)
+                if kept is not None:
+                    for text in kept:
+                        yield text
+                    return
+            async for line in lines:
+                yield line.decode(errors="replace").rstrip("\r")
 
     async def _show_kept(self, rank: Rank, container: str, attempt: int, shown: int = 0) -> bool:
         """Whether there is such a log; without the lines that have been shown."""

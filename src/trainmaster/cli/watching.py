@@ -48,6 +48,10 @@ class Outage:
             self._is_told = False
         self._away.discard(id(watch))
 
+    @property
+    def is_on(self) -> bool:
+        return bool(self._away)
+
     def forget(self, watch: object) -> None:
         """It has ended; what it last knew of the server says nothing any more."""
         self._away.discard(id(watch))

@@ -250,6 +250,32 @@ def test_credentials_that_expire_on_the_way_end_it(followed, stage, capsys):
     assert "your credentials may have expired" in capsys.readouterr().err
 
 
+def test_a_log_that_breaks_off_while_the_server_is_away_goes_on_afterwards(followed, stage):
+    is_away: list[bool] = []
+    stage.api.on_request(lambda method, path, body: Fault() if is_away or _is_first_log(stage) else None)
+
+    async def go_away():
+        await passing(10)
+        stage.pod("worker-0", status=DONE, log=b"my only line\n")
+        await passing(0.1)
+        is_away.append(True)
+        stage.api.drop_watches(broken=True)
+        await passing(HOUR)
+        is_away.clear()
+        await passing(60)
+        followed.succeed()
+
+    assert followed.run(go_away, seconds=2 * HOUR) == 0
+    assert followed.shown.lines == ["my only line"]
+    assert followed.shown.warnings == []
+
+
+def _is_first_log(stage: Any) -> bool:
+    return [one.path.endswith("/log") for one in stage.api.sent].count(True) == 1 and stage.api.sent[-1].path[
+        -4:
+    ] == "/log"
+
+
 # Events are decoration.
 
 
