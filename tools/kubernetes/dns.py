@@ -21,8 +21,8 @@ from msgspec import Struct, field
 from trainmaster.kube import config
 from trainmaster.kube.cache import Cache
 from trainmaster.kube.client import Client
-from trainmaster.kube.transport import HttpTransport
 from trainmaster.kube.reflector import Reflector
+from trainmaster.kube.transport import HttpTransport
 from trainmaster.objects.meta import Meta
 from trainmaster.objects.resource import SERVICES, Resource
 
