@@ -61,7 +61,7 @@ class JobEvents:
         except ApiError as error:
             if not self._is_refused:
                 self._screen.notice(
-                    f"no warnings about the jobs will be shown, as events cannot be read: {in_words(error)}"
+                    f"warnings about the jobs are not shown because events cannot be read: {in_words(error)}"
                 )
             self._is_refused = True
 

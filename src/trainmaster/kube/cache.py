@@ -1,6 +1,6 @@
 """A picture of one kind of object in the cluster, never older than what we did ourselves.
 
-Two streams flow in: what the reflector (`watch`) hears from the server, and what our own writes answered
+Two streams flow in: what the `reflector` hears from the server, and what our own writes answered
 (write-through), so that the next reconcile sees what the last one did. They arrive in any order; the picture must
 never go back in time. What decides:
 
