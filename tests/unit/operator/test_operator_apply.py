@@ -12,6 +12,7 @@ from trainmaster.api import reading
 from trainmaster.api.status import Condition, JobStatus
 from trainmaster.engine.actions import Action, Claim, Create, Delete, Event, Patch, Stage
 from trainmaster.engine.plan import Plan
+from trainmaster.engine.recipe import Given
 from trainmaster.kube.client import Client
 from trainmaster.kube.errors import Conflict, Invalid, KubeError, NotFound
 from trainmaster.kube.recorder import Reference
@@ -90,7 +91,7 @@ class Bed:
 
     def create(self, resource: Resource, name: str, stage: Stage, *, yields: bool = False) -> Create:
         meta = {"name": name, "labels": {LABEL: "ddp"}, "ownerReferences": [self.owner(self.job.meta.uid)]}
-        return Create(resource, {"metadata": meta}, stage, yields=yields)
+        return Create(resource, Given({"metadata": meta}), stage, yields=yields)
 
     def pod(self, name: str) -> Create:
         return self.create(PODS, name, Stage.PODS)
