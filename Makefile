@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 RUNS := $(VENV)/.runs# trainmaster and what it needs to run
 STAMP := $(VENV)/.installed# the same with the tools of development
 CORPUS ?= ../shared/corpus
+FAULTS ?= *# leaders and watch are the strongest
 KUBECTLS ?= kubectl-1_20 kubectl-1_32
 WORKERS := $(shell echo $$(($$(nproc) + 1)))# many tests wait for something: one more than there are cores
 
@@ -74,6 +75,7 @@ e2e-light: $(STAMP) ## The same with those frameworks that are installed in a mi
 	$(BIN)/python -m pytest tests/e2e -m light -n 2 --dist loadfile
 
 test-kubernetes: $(STAMP) ## Run jobs of every kind on a real control plane (built once, or from KUBEBUILDER_ASSETS)
+	@$(BIN)/python -m tools.kubernetes.binaries
 	$(BIN)/python -m pytest tests/kubernetes tests/suite --server kubernetes --ignore-glob='*/test_faults_*'
 
 test-kubectl: $(STAMP) ## Stock kubectl of several releases on the embedded cluster
@@ -83,7 +85,8 @@ test-kubectl: $(STAMP) ## Stock kubectl of several releases on the embedded clus
 	done
 
 test-faults: $(STAMP) ## Kill operators, API servers, watches and clocks on a real control plane (a quarter of an hour)
-	$(BIN)/python -m pytest tests/kubernetes/test_faults_*.py
+	@$(BIN)/python -m tools.kubernetes.binaries
+	$(BIN)/python -m pytest $(FAULTS:%=tests/kubernetes/test_faults_%.py)
 
 e2e-node: $(STAMP) ## Run jobs of five kinds as containers on a real node (as root, in namespaces of its own)
 	$(BIN)/python -m tools.kubernetes.node_stock

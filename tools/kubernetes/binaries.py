@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -67,3 +68,11 @@ def _build(directory: Path, names: Sequence[str]) -> None:
         subprocess.run(["bash", str(BUILD), str(directory), *names], check=True)
     except (OSError, subprocess.CalledProcessError) as error:
         raise Unavailable(f"building Kubernetes from Debian's source package failed: {error}") from error
+
+
+if __name__ == "__main__":
+    # Before the tests: a build takes longer than any test may.
+    try:
+        binaries()
+    except Unavailable as error:
+        sys.exit(str(error))
