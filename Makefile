@@ -21,6 +21,7 @@ help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
 
 $(RUNS): pyproject.toml
+	@command -v "$(PYTHON)" > /dev/null || { echo "there is no $(PYTHON) here: install Python 3.11 or newer, or name one with PYTHON=…"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or later is needed; set PYTHON=…")'
 	@echo "setting up $(VENV): downloading trainmaster's own dependencies, 18 MB …"
 	@$(ON_INTERRUPT) $(BIN)/python -m pip --version > /dev/null 2>&1 || { rm -rf $(VENV); $(PYTHON) -m venv $(VENV); } || \
