@@ -19,6 +19,8 @@ from typer.testing import CliRunner
 from trainmaster.cli.app import app
 from trainmaster.testing.patience import PATIENCE
 
+pytestmark = pytest.mark.sandbox
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -62,8 +64,11 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
 
 
 def a_job(name: str, master: str, worker: str, workers: int = 1) -> dict[str, Any]:
+    """Its ranks may meet at DOOR."""
+    env = [{"name": "DOOR", "value": f"{name}-master-0:23456"}]
+
     def role(replicas: int, script: str) -> dict[str, Any]:
-        container = {"name": "pytorch", "image": "any", "command": ["sh", "-c", script]}
+        container = {"name": "pytorch", "image": "any", "command": ["sh", "-c", script], "env": env}
         spec = {"containers": [container], "terminationGracePeriodSeconds": 1}
         return {"replicas": replicas, "restartPolicy": "Never", "template": {"spec": spec}}
 
@@ -94,8 +99,8 @@ def test_a_job_that_fails_is_told_from_cause_to_remedy(machine: Machine):
 
 def test_logs_are_followed_to_the_end_of_the_job_and_merged_after(machine: Machine):
     # The master ends only when the worker has spoken: otherwise the job might be over before the worker began.
-    listen = "python -c \"import socket; socket.create_server(('', 23456)).accept()\""
-    knock = "python -c \"import socket; socket.create_connection(('talk-master-0', 23456), 5)\" 2>/dev/null"
+    listen = "python -c \"import socket; socket.create_server(('', ${DOOR#*:})).accept()\""
+    knock = "python -c \"import socket; socket.create_connection(('${DOOR%:*}', ${DOOR#*:}), 5)\" 2>/dev/null"
     machine.apply(a_job("talk", f"echo first; {listen}; echo last", f"echo worker; until {knock}; do sleep 0.05; done"))
 
     followed = machine.run("logs", "talk", "--all", "-f")

@@ -5,7 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tests.unit.docs.pages import DOCS, ROOT, blocks
+
+pytestmark = pytest.mark.sandbox
 
 GUIDE = DOCS / "guide"
 
