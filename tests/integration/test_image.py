@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import tarfile
 from importlib.metadata import requires
@@ -63,7 +64,9 @@ def chrooted(test):
 
 def inside(root, *command):
     """As the image's user, with nothing of this machine but its kernel."""
-    user = ["chroot", f"--userspec={USER}:{USER}"] if os.getuid() == 0 else ["unshare", "--map-root-user", "chroot"]
+    chroot = shutil.which("chroot", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")  # users' PATH often lacks these
+    assert chroot is not None
+    user = [chroot, f"--userspec={USER}:{USER}"] if os.getuid() == 0 else ["unshare", "--map-root-user", chroot]
     path = {"PATH": os.environ["PATH"]}
     return subprocess.run([*user, str(root), *command], capture_output=True, text=True, check=False, env=path)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -84,11 +84,17 @@ class Cluster:
     # What a kubelet does.
 
     async def play(self, job: Json, phase: str, exit_code: int | None = None, only: str = "", **more: Any) -> None:
-        """The pods of a job whose names contain that text reach this phase."""
+        """The pods of a job whose names contain that text reach this phase. The end of one may be the end of the job,
+        whose other pods are then removed: nothing more is reported of those, as by any kubelet."""
+
+        async def report(pod: Json) -> None:
+            with suppress(NotFound):
+                await self._report(pod, phase, exit_code, **more)
+
         async with asyncio.TaskGroup() as group:
             for name, pod in (await self.standing(job)).items():
                 if only in name:
-                    group.create_task(self._report(pod, phase, exit_code, **more), name=f"play {name}")
+                    group.create_task(report(pod), name=f"play {name}")
 
     async def set_phase(self, name: str, phase: str, exit_code: int | None = None, restarts: int = 0) -> None:
         """One pod reaches this phase."""
