@@ -89,6 +89,8 @@ class Companion:
     """What stands under its name stays as it is; nothing is made and nothing is changed."""
 
     secret: Callable[[], Json] | None = None
+    names_pods: bool = False
+    """It says which pods there are: it is kept true while the job is suspended and after its end, too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from trainmaster.api.status import JobStatus
 from trainmaster.engine import companions, delegates, gang
-from trainmaster.engine.actions import Delete
+from trainmaster.engine.actions import Action, Delete
 from trainmaster.engine.observed import Observed
 from trainmaster.objects import timestamp
 from trainmaster.objects.pod import Pod
@@ -32,14 +32,19 @@ def _is_ending(observed: Observed, pod: Pod) -> bool:
     return pod.status.phase == "Running" and slot is not None and not observed.framework.role(slot[0]).serves
 
 
-def plan_cleanup(observed: Observed, policy: str, *, at_leisure: bool = False) -> Iterator[Delete]:
+def plan_cleanup(observed: Observed, policy: str, *, at_leisure: bool = False) -> Iterator[Action]:
     """The end of a job: pods by policy; PodGroup and passing companions in any case."""
-    is_doomed = _doomed(policy)
-    yield from plan_deletion(observed, lambda pod: is_doomed(pod) and not (at_leisure and _is_ending(observed, pod)))
+    is_doomed_by_policy = _doomed(policy)
+
+    def is_doomed(pod: Pod) -> bool:
+        return is_doomed_by_policy(pod) and not (at_leisure and _is_ending(observed, pod))
+
+    yield from plan_deletion(observed, is_doomed)
     if policy != "None":
         yield from _plan_leftovers(observed)
         yield from delegates.plan_removal(observed, unfinished_only=True)
     yield from gang.plan_removal(observed)
+    yield from companions.plan_narrowing(observed, lambda pod: not is_doomed(pod))
     yield from companions.plan_removals(observed, is_active=False)
 
 

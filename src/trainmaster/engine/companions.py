@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -21,6 +22,7 @@ from trainmaster.engine.observed import Observed
 from trainmaster.engine.owner import owner_reference
 from trainmaster.engine.recipe import Given
 from trainmaster.objects.meta import FiledObject, Json, Object, Service
+from trainmaster.objects.pod import Pod
 from trainmaster.objects.resource import ROLE_BINDINGS, Resource
 
 CONTENT = ("spec", "data", "rules", "subjects", "roleRef", "type")
@@ -41,6 +43,17 @@ def plan_companions(observed: Observed, *, lasting_only: bool = False) -> Iterat
         resource = observed.job.settings.adapted(companion.resource)
         body = _labelled(observed, companion.body)
         yield from plan_object(observed.job, resource, body, held, companion.secret)
+
+
+def plan_narrowing(observed: Observed, left: Callable[[Pod], bool]) -> Iterator[Create | Patch]:
+    """What names pods, once a job that stops has those that are left. The same plan deletes the others: as soon as
+    a name is free, somebody else may have it."""
+    staying = replace(observed, pods=tuple(pod for pod in observed.pods if left(pod)))
+    for companion in observed.framework.companions(staying.job):
+        held = observed.companions.get((companion.resource.kind, companion.body["metadata"]["name"]))
+        if companion.names_pods and held is not None:
+            resource = observed.job.settings.adapted(companion.resource)
+            yield from plan_object(observed.job, resource, _labelled(observed, companion.body), held)
 
 
 def claims_of(observed: Observed) -> Iterator[Claim]:

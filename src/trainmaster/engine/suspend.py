@@ -45,4 +45,5 @@ def plan_suspension(observed: Observed) -> Iterator[Action]:
     yield from gang.plan_removal(observed)
     if observed.framework.prepares_suspended:
         yield from companions.plan_companions(observed, lasting_only=True)
+    yield from companions.plan_narrowing(observed, lambda pod: False)
     yield from companions.plan_removals(observed, is_active=False)

@@ -84,7 +84,8 @@ class MPIExec(MPIBase):
         if account == name:
             yield Companion(SERVICE_ACCOUNTS, base.named(job, "v1", "ServiceAccount", name), keep=True)
         yield Companion(CONFIG_MAPS, base.config_map(job, files(job)), keep=True)
-        yield Companion(ROLES, base.named(job, f"{RBAC}/v1", "Role", name, rules=rules(job)), keep=True)
+        role = base.named(job, f"{RBAC}/v1", "Role", name, rules=rules(job))
+        yield Companion(ROLES, role, keep=True, names_pods=True)
         binding = {
             "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": name},
             "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": job.namespace}],
@@ -192,14 +193,22 @@ def account_of(job: Job) -> str:
 
 def rules(job: Job) -> list[Json]:
     """To start processes in the job's own workers. An empty list of names would mean every pod there is."""
-    workers = job.hosts(WORKER)
-    if not workers:
-        return []
+    workers = own_workers(job)
     pods: Json = {"apiGroups": [""], "resources": ["pods"]}
-    found: list[Json] = [{**pods, "verbs": ["get"], "resourceNames": workers}, {**EXEC_RULE, "resourceNames": workers}]
-    if COPYING_IMAGE not in job.settings.kubectl_delivery_image:
+    found: list[Json] = []
+    if workers:
+        found = [{**pods, "verbs": ["get"], "resourceNames": workers}, {**EXEC_RULE, "resourceNames": workers}]
+    if job.count(WORKER) and COPYING_IMAGE not in job.settings.kubectl_delivery_image:
         found.append({**pods, "verbs": ["list", "watch"]})
     return found
+
+
+def own_workers(job: Job) -> list[str]:
+    """Names of the workers that are there and the job's own. Another's pod may bear the name of a worker that is not
+    there: that of one which is yet to be made, or, from one moment to the next, of one that has ended or is leaving."""
+    pods = ((index, pod) for (role, index), pod in job.seen.pods.items() if role == WORKER)
+    standing = [(index, pod.name) for index, pod in pods if not pod.is_finished and not pod.metadata.is_terminating]
+    return [name for _, name in sorted(standing)]
 
 
 def files(job: Job) -> dict[str, str]:

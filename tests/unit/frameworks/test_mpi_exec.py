@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from trainmaster.engine.actions import Patch
+from trainmaster.engine.actions import Create, Patch
 from trainmaster.engine.pods import pod_of
-from trainmaster.objects.meta import Json
+from trainmaster.objects.meta import FiledObject, Json
 from trainmaster.objects.resource import CONFIG_MAPS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, SERVICES
-from trainmaster.testing.scene import Scene, a_job, body, created
+from trainmaster.testing.scene import Scene, a_job, body, created, deleted
 
 HYDRA = {
     "I_MPI_HYDRA_BOOTSTRAP": "rsh",
@@ -223,11 +223,27 @@ def test_the_remote_shell_does_not_trace_itself_into_the_jobs_log() -> None:
 # Rights.
 
 
-def test_the_launcher_may_enter_the_jobs_own_workers_and_nothing_else() -> None:
-    rules = body(mpi(2).plan(), "job-launcher", ROLES)["rules"]
+STRANGER = "stranger"
 
+
+def rules(scene: Scene) -> list[Json]:
+    """Of the launcher's Role, once the next plan is carried out."""
+    held = scene.others.get(("Role", "job-launcher"))
+    stands = held.part("rules") if isinstance(held, FiledObject) else None
+    writes = [a for a in scene.plan().actions if isinstance(a, Create | Patch) and a.resource == ROLES]
+    found: list[Json] = writes[0].body["rules"] if writes else stands or []
+    return found
+
+
+def entered(scene: Scene) -> list[str]:
+    """The pods into which the launcher may go then. A rule without names would mean every pod."""
+    (names,) = {tuple(rule["resourceNames"]) for rule in rules(scene)} or {()}
+    return list(names)
+
+
+def test_the_launcher_may_enter_the_jobs_own_workers_and_nothing_else() -> None:
     workers = ["job-worker-0", "job-worker-1"]
-    assert rules == [
+    assert rules(mpi(2).settled()) == [
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"], "resourceNames": workers},
         {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create"], "resourceNames": workers},
     ]
@@ -238,21 +254,122 @@ def test_without_workers_there_is_no_right_at_all(workers: int | None) -> None:
     assert body(mpi(workers).plan(), "job-launcher", ROLES)["rules"] == []
 
 
+each_version = pytest.mark.parametrize("version", ["v1", "v1alpha2"])
+
+
+def versioned(version: str) -> Scene:
+    return a_job("MPIJob", version=version).role("Launcher").role("Worker", 2)
+
+
+@each_version
+def test_before_a_worker_is_there_its_name_gives_no_right(version: str) -> None:
+    made = versioned(version).plan()
+
+    assert body(made, "job-launcher", ROLES)["rules"] == []
+    assert body(made, "job-worker-1")
+
+
+@each_version
+@pytest.mark.parametrize("owner", [STRANGER, ""])
+def test_anothers_pod_with_the_name_of_a_worker_is_not_to_be_entered(version: str, owner: str) -> None:
+    scene = versioned(version).pod("Worker", 0).pod("Worker", 1, owner=owner)
+
+    assert entered(scene) == ["job-worker-0"]
+
+
+@each_version
+def test_a_worker_that_another_pod_has_replaced_is_not_to_be_entered(version: str) -> None:
+    scene = versioned(version).all("Running", "Worker", ready=True).settled()
+    assert entered(scene) == ["job-worker-0", "job-worker-1"]
+
+    assert entered(scene.pod("Worker", 1, owner=STRANGER)) == ["job-worker-0"]
+
+
+@pytest.mark.parametrize(
+    "leaving",
+    [
+        pytest.param({"terminating": True}, id="being deleted"),
+        pytest.param({"phase": "Failed", "exit_code": 1}, id="failed"),
+        pytest.param({"phase": "Succeeded", "exit_code": 0}, id="succeeded"),
+    ],
+)
+def test_a_worker_whose_name_may_be_free_in_a_moment_is_not_to_be_entered(leaving: Json) -> None:
+    scene = a_job("MPIJob").role("Launcher").role("Worker", 2, "OnFailure").all("Running", "Worker", ready=True)
+    scene = scene.settled().pod("Launcher", 0)
+
+    assert entered(scene.pod("Worker", 1, **leaving)) == ["job-worker-0"]
+
+
+def test_all_workers_may_be_entered_before_the_launcher_is_made() -> None:
+    scene = mpi(3).settled()
+
+    assert entered(scene) == ["job-worker-0", "job-worker-1", "job-worker-2"]
+    assert "job-launcher" not in scene.pods
+
+
+@each_version
+def test_in_the_pass_that_makes_the_launcher_its_rights_are_complete(version: str) -> None:
+    scene = versioned(version).after().all("Running", "Worker", ready=True)
+
+    made = scene.plan()
+
+    assert created(made) == ["job-launcher"]
+    assert [a.name for a in made.actions if isinstance(a, Patch) and a.resource == ROLES] == ["job-launcher"]
+    assert entered(scene) == ["job-worker-0", "job-worker-1"]
+
+
+def test_workers_made_together_cost_one_write_of_the_role() -> None:
+    scene, writes = mpi(40), 0
+    for _ in range(4):
+        made = scene.plan()
+        writes += sum(action.resource == ROLES for action in made.actions)
+        scene = scene.after(made)
+
+    assert writes == 2  # made with the job, mended when its workers are there
+
+
+def test_rights_end_in_the_very_pass_that_suspends_the_job() -> None:
+    scene = mpi(2).all("Running", "Worker", ready=True).settled().policy(suspend=True)
+
+    assert deleted(scene.plan()) == ["job-worker-0", "job-worker-1", "job-launcher"]
+    assert entered(scene) == []
+    assert scene.settled().plan().actions == ()
+
+
+@pytest.mark.parametrize(
+    ("policy", "left"),
+    [("Running", []), ("All", []), ("None", ["job-worker-0", "job-worker-1"])],
+)
+def test_rights_end_in_the_very_pass_that_ends_the_workers(policy: str, left: list[str]) -> None:
+    scene = mpi(2, cleanPodPolicy=policy).all("Running", "Worker", ready=True).settled()
+
+    ended = scene.pod("Launcher", 0, "Succeeded", exit_code=0)
+
+    assert entered(ended) == left
+    assert ended.settled().plan().actions == ()
+
+
+def test_rights_to_a_worker_that_was_kept_end_with_it() -> None:
+    scene = mpi(2, cleanPodPolicy="None").all("Running", "Worker", ready=True).settled()
+    ended = scene.pod("Launcher", 0, "Succeeded", exit_code=0).settled()
+
+    assert entered(ended.gone("Worker", 0)) == ["job-worker-1"]
+    assert entered(ended.pod("Worker", 0, owner=STRANGER)) == ["job-worker-1"]
+
+
 @pytest.mark.parametrize("image", ["mpioperator/kubectl-delivery:0.3.0", "registry.example/mirror/kubectl-delivery:1"])
 def test_an_image_that_may_wait_by_itself_may_watch_pods(image: str) -> None:
     scene = mpi().having(kubectl_delivery_image=image)
 
-    rules = body(scene.plan(), "job-launcher", ROLES)["rules"]
-
-    assert rules[-1] == {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}
+    assert rules(scene)[-1] == {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}
 
 
 def test_rights_follow_the_number_of_workers() -> None:
     scene = mpi(1).settled().scaled("Worker", 2)
 
-    (patch,) = [a for a in scene.plan().actions if isinstance(a, Patch) and a.resource == ROLES]
-
-    assert {tuple(rule["resourceNames"]) for rule in patch.body["rules"]} == {("job-worker-0", "job-worker-1")}
+    assert entered(scene) == ["job-worker-0"]
+    assert entered(scene.after()) == ["job-worker-0", "job-worker-1"]
+    assert entered(scene.settled().scaled("Worker", 1)) == ["job-worker-0"]
 
 
 def test_the_account_of_the_launcher_is_bound_to_its_role() -> None:
