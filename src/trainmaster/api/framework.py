@@ -337,8 +337,9 @@ class Framework:
         return job.policy.clean_pod_policy
 
     def cleaning_at_limit(self, job: Job) -> str:
-        """The same where a deadline or `backoffLimit` ends the job: such a job is to let go of what it holds."""
-        return job.policy.clean_pod_policy if job.settings.compat_2021 else "All"
+        """The same where a deadline or `backoffLimit` ends the job. It lets go of all it has, unless its author says
+        otherwise."""
+        return job.policy.clean_pod_policy if job.policy.is_cleaning_told else "All"
 
     def forgets(self, job: Job, role: str) -> bool:
         """Whether the tally of this role is cleared when the job has ended."""

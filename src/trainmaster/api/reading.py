@@ -176,9 +176,14 @@ def _port(framework: Framework, replica: Replica) -> int:
     return template.port_named(container, framework.port_name) or framework.port
 
 
+def cleaning_told(spec: object) -> str | None:
+    """Which pods go when the job has ended, in the user's words; None where the user left that open."""
+    told = _policy_fields(_mapping(spec))["cleanPodPolicy"]
+    return None if told is None else str(told)
+
+
 def is_cleaning_told(spec: object) -> bool:
-    """Whether the user chose which pods go when the job has ended."""
-    return _policy_fields(_mapping(spec))["cleanPodPolicy"] is not None
+    return cleaning_told(spec) is not None
 
 
 def _policy_fields(spec: Json) -> Json:

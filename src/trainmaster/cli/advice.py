@@ -9,9 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from trainmaster import frameworks
+from trainmaster.api import reading
 from trainmaster.api.status import JobStatus
 from trainmaster.cli import hints, placement
 from trainmaster.cli.ranks import Ending, Obstacle, RankView, first_to_fail
+from trainmaster.objects.resource import Resource
 
 _PULLING = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
 _NOT_STARTING = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "FailedMount")
@@ -26,6 +29,24 @@ _SIGNALS = {
 _LAUNCHER = "launcher"
 _PASSED_ON = {134: "SIGABRT", 137: "SIGKILL", 139: "SIGSEGV"}
 """Of signals that end a rank, mpirun makes its own exit code, wherever that rank ran."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """How a job of this kind keeps its pods, with their logs, past its end."""
+
+    field: str = "runPolicy.cleanPodPolicy"
+    value: str = "None"
+    is_asked: bool = False
+    """Whether its author has asked for that."""
+
+
+def keeping_of(resource: Resource, spec: object) -> Keeping:
+    told = reading.cleaning_told(spec) or ""
+    found = frameworks.serving(resource.api_version, resource.kind)
+    if found is not None and not found[0].clean_pod_policies:
+        return Keeping("cleanPodPolicy", "Never", told == "Never")
+    return Keeping(is_asked=told.capitalize() == "None")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +66,7 @@ class Case:
     """What its PodGroup waits for."""
     lost: frozenset[str] = frozenset()
     """Titles of ranks whose lines are gone, and so cannot be read."""
+    keeping: Keeping = Keeping()
 
 
 def advise(case: Case) -> str:
@@ -141,9 +163,10 @@ def _exit_code(case: Case) -> str:
     if ending.exit_code in _SIGNALS:
         return f"Of {rank.title}: {_SIGNALS[ending.exit_code]}; see {logs}."
     if rank.title in case.lost:
+        keeping = "" if case.keeping.is_asked else f" and {case.keeping.field} to {case.keeping.value}"
         return (
             f"What {rank.title} printed is lost, for it was deleted at once: to keep it, set restartPolicy of its role "
-            "to Never and runPolicy.cleanPodPolicy to None, and run it again."
+            f"to Never{keeping}, and run it again."
         )
     return f"Read all that {rank.title} has printed, for it failed first: {logs}."
 
@@ -184,7 +207,16 @@ def _launcher_gone(case: Case) -> str:
 def _gone(case: Case) -> str:
     if not case.status.is_true("Failed") or case.ranks:
         return ""
-    return "Its pods and their logs are gone: to keep them, set runPolicy.cleanPodPolicy to None and run it again."
+    field, value = case.keeping.field, case.keeping.value
+    if case.keeping.is_asked:
+        return (
+            f"Its pods and their logs are gone, though {field} is {value}: they were deleted by hand, or went with "
+            "their node. Run it again, and read the logs before they are deleted."
+        )
+    return (
+        f"Its pods and their logs are gone: to keep them, set {field} to {value} and run it again. What still runs "
+        "then goes on until the job is deleted."
+    )
 
 
 def _suspended(case: Case) -> str:

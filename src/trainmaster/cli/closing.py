@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import to_builtins
 
-from trainmaster.cli.advice import Case, advise
+from trainmaster.cli.advice import Case, advise, keeping_of
 from trainmaster.cli.attention import Attentive
 from trainmaster.cli.follow import JobRef, Progress
 from trainmaster.cli.ranks import RankView, first_to_fail
@@ -26,7 +26,9 @@ def last_words(progress: Progress, screen: Attentive, *, is_here: bool) -> Itera
         # Pods as `describe` reads them; of a cluster that ends with this command no log can be asked for later.
         views = [RankView(rank.title, to_builtins(rank.pod)) for rank in progress.ranks.values() if rank.job == job]
         lost = frozenset(title for whose, title in progress.lost if whose == job)
-        case = Case("" if is_here else _target(job), job.resource.kind, status, views, lost=lost)
+        keeping = keeping_of(job.resource, progress.specs.get(job))
+        target = "" if is_here else _target(job)
+        case = Case(target, job.resource.kind, status, views, lost=lost, keeping=keeping)
         if status.is_true("Failed") and (first := first_to_fail(views)) is not None:
             yield f"{job}: the first to fail was {first[0].title}, with exit code {first[1].exit_code}"
         if status.is_true("Failed") and views and not screen.knows_why(job):

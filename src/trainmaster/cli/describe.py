@@ -13,7 +13,7 @@ from typing import Any
 
 from trainmaster.api.status import status_of
 from trainmaster.cli import description, podgroups, ranks, targets
-from trainmaster.cli.advice import Case
+from trainmaster.cli.advice import Case, keeping_of
 from trainmaster.cli.connection import Choice, Failure, Session, carry_out
 from trainmaster.cli.ranks import Ending, RankView
 from trainmaster.cli.targets import Found
@@ -64,6 +64,7 @@ async def _job(session: Session, job: Found) -> str:
         events,
         is_suspended=bool(policy.get("suspend")),
         tail=tail,
+        keeping=keeping_of(job.entry.resource, job.body.get("spec")),
         gang=next((held for group in groups if (held := podgroups.obstacle_of(group)) is not None), None),
     )
     return description.of_job(job.body, case, session.now())

@@ -74,6 +74,9 @@ class Progress:
     lost: set[tuple[JobRef, str]] = field(default_factory=set)
     """Ranks, by their titles, not all of whose lines could be shown."""
 
+    specs: dict[JobRef, Any] = field(default_factory=dict)
+    """What each asks for, as last seen."""
+
     def is_over(self, job: JobRef) -> bool:
         return job in self.gone or self.jobs[job].is_finished
 
@@ -204,7 +207,8 @@ class Follower:
             if condition not in known and condition.status == "True":
                 self._screen.condition(job, condition)
         self.progress.jobs[job] = status
-        if not reading.is_cleaning_told(stored.at("spec")):
+        self.progress.specs[job] = stored.at("spec")
+        if not reading.is_cleaning_told(self.progress.specs[job]):
             self._at_leisure.add(job)
 
     async def _watch_pods(self, namespace: str, group: asyncio.TaskGroup) -> None:

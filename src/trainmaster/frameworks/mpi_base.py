@@ -11,6 +11,7 @@ from trainmaster.api import schema
 from trainmaster.api.framework import AGE, STATE, Count, Ending, Framework, Role
 from trainmaster.api.job import Job, Replica
 from trainmaster.api.problem import Advice
+from trainmaster.api.reading import is_cleaning_told
 from trainmaster.objects import template
 from trainmaster.objects.meta import Json
 from trainmaster.objects.pod import Pod
@@ -120,9 +121,10 @@ def has_launcher(job: Job) -> bool:
     return (LAUNCHER, 0) in job.seen.pods or LAUNCHER in job.seen.delegates
 
 
-def at_least_running(job: Job) -> str:
-    """What goes where a limit has ended the job, and the launcher's log is to stay: all that would go on past it."""
-    return "All" if job.policy.clean_pod_policy == "All" else "Running"
+def cleaned_at_limit(job: Job) -> str:
+    """What goes where a limit has ended the job: what its author says; otherwise all that would go on past the limit,
+    and the launcher's log stays."""
+    return job.policy.clean_pod_policy if is_cleaning_told(job.spec) else "Running"
 
 
 def are_ready(job: Job, counts: Mapping[str, Count]) -> bool:

@@ -167,7 +167,7 @@ class MPIAlpha2(MPIExec):
         return role == WORKER
 
     def cleaning_at_limit(self, job: Job) -> str:
-        return job.policy.clean_pod_policy if job.settings.compat_2021 else base.at_least_running(job)
+        return job.policy.clean_pod_policy if job.settings.compat_2021 else base.cleaned_at_limit(job)
 
     def hides_gpus(self, member: Member) -> bool:
         return True

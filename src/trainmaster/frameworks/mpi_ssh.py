@@ -125,7 +125,7 @@ class MPISsh(MPIBase):
         return role == WORKER
 
     def cleaning_at_limit(self, job: Job) -> str:
-        return base.at_least_running(job)
+        return base.cleaned_at_limit(job)
 
     def tolerates_failure(self, job: Job, role: str) -> bool:
         """A dead worker makes mpirun fail, and the launcher's Job tries again as often as it may."""

@@ -186,7 +186,16 @@ def test_a_name_that_is_taken_is_told(stage, capsys):
         pytest.param([], {}, "No operator has looked at this job", id="unseen"),
         pytest.param([("Suspended", "")], {"suspend": True}, "trainmaster resume pytorchjob/ddp", id="suspended"),
         pytest.param([("Failed", "was active longer than specified deadline")], {}, "activeDeadlineSeconds", id="late"),
-        pytest.param([("Failed", "x")], {}, "cleanPodPolicy", id="pods are gone"),
+        pytest.param([("Failed", "x")], {}, "set runPolicy.cleanPodPolicy to None", id="pods are gone"),
+        pytest.param(
+            [("Failed", "x")], {"cleanPodPolicy": "Running"}, "set runPolicy.cleanPodPolicy to None", id="Running"
+        ),
+        pytest.param(
+            [("Failed", "x")],
+            {"cleanPodPolicy": "None"},
+            "though runPolicy.cleanPodPolicy is None: they were deleted by hand",
+            id="pods are gone, and the manifest keeps them",
+        ),
     ],
 )
 def test_a_job_without_pods_has_its_remedy_too(stage, capsys, conditions, spec, remedy):

@@ -101,16 +101,7 @@ def test_the_end_by_the_limit_removes_everything() -> None:
     assert (states(ended.job.status), ended.pods, ended.services) == (["Created", "Failed"], {}, {})
 
 
-@pytest.mark.parametrize("policy", ["None", "Running", "All"])
-def test_the_end_by_the_limit_does_not_ask_the_clean_policy(policy: str) -> None:
-    scene = restarted("OnFailure", 3, 3, 0).pod("Worker", 1, "Succeeded").policy(cleanPodPolicy=policy)
-
-    plan = scene.plan()
-
-    assert deleted(plan) == deleted(plan, SERVICES) == ["job-worker-0", "job-worker-1"]
-
-
-@pytest.mark.parametrize(
+by_policy = pytest.mark.parametrize(
     ("policy", "gone"),
     [
         pytest.param("None", [], id="None"),
@@ -118,6 +109,37 @@ def test_the_end_by_the_limit_does_not_ask_the_clean_policy(policy: str) -> None
         pytest.param("All", ["job-worker-0", "job-worker-1"], id="All"),
     ],
 )
+
+
+@by_policy
+def test_the_end_by_the_limit_follows_the_clean_policy_that_the_manifest_names(policy: str, gone: list[str]) -> None:
+    scene = restarted("OnFailure", 3, 3, 0).pod("Worker", 1, "Succeeded").policy(cleanPodPolicy=policy)
+
+    plan = scene.plan()
+
+    assert deleted(plan) == deleted(plan, SERVICES) == gone
+
+
+def test_where_the_manifest_leaves_it_open_everything_goes_with_the_limit() -> None:
+    scene = restarted("OnFailure", 3, 3, 0).pod("Worker", 1, "Succeeded")
+
+    assert deleted(scene.plan()) == ["job-worker-0", "job-worker-1"]
+
+
+@pytest.mark.parametrize("kind", TYPICAL)
+@pytest.mark.parametrize("compat", [False, True])
+def test_who_has_failed_once_too_often_stays_if_the_manifest_says_none(kind: str, compat: bool) -> None:
+    role = next(iter(TYPICAL[kind]))
+    scene = a_typical_job(kind, "ExitCode").policy(backoffLimit=0, cleanPodPolicy="None").having(compat_2021=compat)
+    scene = scene.all("Running").settled()
+
+    ended = scene.pod(role, 0, "Failed", exit_code=137).settled()
+
+    assert ended.job.status.conditions[-1].message == MESSAGE
+    assert ended.pods.keys() == scene.pods.keys()
+
+
+@by_policy
 def test_in_2021_the_end_by_the_limit_followed_the_clean_policy(policy: str, gone: list[str]) -> None:
     scene = restarted("OnFailure", 3, 3, 0).pod("Worker", 1, "Failed", exit_code=1).policy(cleanPodPolicy=policy)
 

@@ -54,14 +54,36 @@ def test_without_a_deadline_everything_stays() -> None:
     assert len(running(None).at(2).after().pods) == 6
 
 
-@pytest.mark.parametrize("policy", ["None", "Running", "All"])
-def test_the_end_by_the_deadline_does_not_ask_the_clean_policy(policy: str) -> None:
+@pytest.mark.parametrize(
+    ("policy", "gone"),
+    [
+        pytest.param("None", [], id="None"),
+        pytest.param("Running", ["job-worker-0"], id="Running"),
+        pytest.param("All", ["job-worker-0", "job-worker-1"], id="All"),
+        pytest.param(None, ["job-worker-0", "job-worker-1"], id="left open"),
+    ],
+)
+def test_the_end_by_the_deadline_follows_the_clean_policy_that_the_manifest_names(
+    policy: str | None, gone: list[str]
+) -> None:
     scene = a_job("JAXJob").role("Worker", 2).policy(activeDeadlineSeconds=2, cleanPodPolicy=policy).all("Running")
     scene = scene.settled().pod("Worker", 1, "Succeeded")
 
     plan = scene.at(2).plan()
 
-    assert deleted(plan) == deleted(plan, SERVICES) == ["job-worker-0", "job-worker-1"]
+    assert deleted(plan) == deleted(plan, SERVICES) == gone
+
+
+@pytest.mark.parametrize("kind", TYPICAL)
+@pytest.mark.parametrize("compat", [False, True])
+def test_nothing_of_a_job_goes_with_its_deadline_whose_manifest_says_none(kind: str, compat: bool) -> None:
+    scene = a_typical_job(kind).policy(activeDeadlineSeconds=5, cleanPodPolicy="None").having(compat_2021=compat)
+    scene = scene.all("Running").settled()
+
+    ended = scene.at(5).settled()
+
+    assert ended.job.status.is_true("Failed")
+    assert (ended.pods, ended.services) == (scene.pods, scene.services)
 
 
 def test_in_2021_the_end_by_the_deadline_followed_the_clean_policy() -> None:

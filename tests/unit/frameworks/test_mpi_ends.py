@@ -178,16 +178,42 @@ def test_a_launcher_of_v1alpha2_that_is_out_of_tries_stays_with_its_log() -> Non
     assert tallies(ended) == {"Launcher": (0, 0, 2), "Worker": (0, 0, 0)}
 
 
+ALL_PODS = ["job-launcher", "job-worker-0", "job-worker-1"]
+
+
+@pytest.mark.parametrize(("policy", "left"), [("None", ALL_PODS), ("Running", []), ("All", []), (None, [])], ids=str)
+def test_a_deadline_ends_what_runs_of_v1_unless_the_manifest_says_none(policy: str | None, left: list[str]) -> None:
+    scene = running(activeDeadlineSeconds=10, cleanPodPolicy=policy)
+
+    assert sorted(scene.at(60).settled().pods) == left
+
+
+@pytest.mark.parametrize("version", ["v1", "v1alpha2"])
+@pytest.mark.parametrize(("policy", "left"), [("None", ALL_PODS), ("Running", ["job-launcher"]), ("All", [])])
+def test_a_launcher_that_is_out_of_tries_stays_as_the_manifest_says(version: str, policy: str, left: list[str]) -> None:
+    restart = "ExitCode" if version == "v1" else None
+    scene = running(version, restart, backoffLimit=0, cleanPodPolicy=policy)
+
+    ended = scene.pod("Launcher", 0, "Failed", exit_code=137).settled()
+
+    assert ended.job.status.is_true("Failed")
+    assert sorted(ended.pods) == left
+
+
 @pytest.mark.parametrize(
     ("policy", "compat", "left"),
     [
         (None, False, []),
-        ("None", False, []),
+        ("None", False, ALL_PODS),
+        ("Running", False, []),
         ("All", False, []),
-        ("None", True, ["job-launcher", "job-worker-0", "job-worker-1"]),
+        (None, True, ALL_PODS),
+        ("None", True, ALL_PODS),
     ],
 )
-def test_a_deadline_ends_what_runs_of_v1alpha2(policy: str | None, compat: bool, left: list[str]) -> None:
+def test_a_deadline_ends_what_runs_of_v1alpha2_unless_the_manifest_says_none(
+    policy: str | None, compat: bool, left: list[str]
+) -> None:
     scene = running("v1alpha2", compat=compat, activeDeadlineSeconds=10, cleanPodPolicy=policy)
 
     assert sorted(scene.at(60).settled().pods) == left
@@ -229,6 +255,24 @@ def test_a_deadline_counts_while_a_launcher_of_v2beta1_waits_for_its_workers(aft
     assert made.status.is_true("Failed") is (left == 0)
     assert made.wake_after == (left or None)
     assert deleted(made) == ([] if left else ["job-worker-0", "job-worker-1"])
+
+
+@pytest.mark.parametrize("compat", [False, True])
+def test_workers_of_v2beta1_whose_manifest_says_none_outlive_the_deadline(compat: bool) -> None:
+    scene = mpi("v2beta1", launcherCreationPolicy="WaitForWorkersReady").having(compat_2021=compat)
+    scene = scene.policy(activeDeadlineSeconds=5, cleanPodPolicy="None").all("Pending", "Worker").settled()
+
+    made = scene.at(5).plan()
+
+    assert (made.status.is_true("Failed"), deleted(made)) == (True, [])
+
+
+@pytest.mark.parametrize("compat", [False, True])
+def test_workers_of_v2beta1_of_which_nothing_is_said_end_with_the_deadline(compat: bool) -> None:
+    scene = mpi("v2beta1", launcherCreationPolicy="WaitForWorkersReady").having(compat_2021=compat)
+    scene = scene.policy(activeDeadlineSeconds=5).all("Pending", "Worker").settled()
+
+    assert deleted(scene.at(5).plan()) == ["job-worker-0", "job-worker-1"]
 
 
 def test_once_there_is_a_job_the_deadline_is_its_own_to_keep() -> None:
