@@ -2,7 +2,7 @@
 
 What is not here: bodies in pieces, uploads, streams, upgrades; an API server that calls a webhook has no use for them.
 A caller who breaks the rules is told so and shown out; one who dawdles, too. Next door: `https` listens, with a
-certificate, and knows who answers what.
+certificate, and knows who answers what; `callers` bounds what all of them together take.
 
     bytes ─► Visit ─► Question(method, path, headers, body) ─► answer() ─► bytes
 """
@@ -14,9 +14,15 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import NamedTuple, TypeAlias
 
+from trainmaster.kube.callers import Callers
+
 LONGEST_HEAD = 64 << 10
+LONGEST_NUMBER = 20
+"""Digits of a Content-Length. Python does not read numbers of more than 4300."""
+
 PATIENCE = 10.0
-"""Seconds in which a question that has begun must have come; and in which a caller who is shown out may still talk."""
+"""Seconds in which a question that has begun must have come, and the first one of a connection from its arrival on, the
+handshake included; and in which a caller who is shown out may still talk."""
 
 IDLE = 600.0
 """Seconds without a question. Longer than the 90 s after which Go's clients close an idle connection: the end that
@@ -58,18 +64,39 @@ class _Head(NamedTuple):
 
 
 class Visit(asyncio.Protocol):
-    """One connection, from before its handshake on."""
+    """One connection, from before its handshake on. `bare` is that connection without TLS, where there is a handshake:
+    until that is done, it is all there is."""
 
-    def __init__(self, answer: Answering, refuse: Refuse, limit: int) -> None:
+    def __init__(
+        self,
+        answer: Answering,
+        refuse: Refuse,
+        limit: int,
+        callers: Callers,
+        bare: asyncio.Transport | None = None,
+    ) -> None:
         self._answer, self._refuse, self._limit = answer, refuse, limit
+        self._callers, self._bare = callers, bare
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
+        self._counted = 0  # of its bytes, among those of all callers
         self._head: _Head | None = None
         self._timer: asyncio.TimerHandle | None = None  # while a question is under way, and then while we wait for one
         self._is_leaving = False  # after the question under way
         self._is_over = False  # nothing more is read; what still comes is thrown away
+        self.has_asked = False
+        self.since = 0.0
         self.ended: asyncio.Future[None] = self._loop.create_future()
+        self._wait(PATIENCE, self._tire)
+
+    @property
+    def held(self) -> int:
+        return len(self._buffer)
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._is_amid
 
     @property
     def unsent(self) -> int:
@@ -88,37 +115,39 @@ class Visit(asyncio.Protocol):
 
     def abort(self) -> None:
         """Without the goodbye of TLS, which waits for an answer."""
-        if self._transport is not None:
-            self._transport.abort()
+        self._throw_away()
+        transport = self._transport or self._bare
+        if transport is not None:
+            transport.abort()
+
+    def overflow(self, why: str) -> None:
+        self._show_out(BadRequest(503, why))
 
     # What the event loop calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        if self._is_leaving:
+        if self._is_leaving or self._is_over:
             self.abort()
-        self._wait(IDLE, self.abort)
+        elif self._buffer:
+            self._read(was_amid=False)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
-        self.ended.set_result(None)
+        self._throw_away()
+        self._callers.forget(self)
+        if not self.ended.done():
+            self.ended.set_result(None)
 
     def data_received(self, data: bytes) -> None:
         if self._is_over:
             return
         was_amid = self._is_amid
         self._buffer += data
-        try:
-            while self._step():
-                was_amid = False
-        except BadRequest as error:
-            self._show_out(error)
-            return
-        if self._is_amid and not was_amid:
-            self._wait(PATIENCE, self._tire)
-        elif not self._is_amid and not self._is_over:
-            self._wait(IDLE, self.abort)
+        if self._transport is not None:  # after a handshake, the first data may come before the news of it
+            self._read(was_amid=was_amid)
+        self._count()
 
     def pause_writing(self) -> None:
         """Who does not take answers may not ask either."""
@@ -130,6 +159,21 @@ class Visit(asyncio.Protocol):
             self._transport.resume_reading()
 
     # One question
+
+    def _read(self, *, was_amid: bool) -> None:
+        try:
+            while self._step():
+                was_amid = False
+        except BadRequest as error:
+            self._show_out(error)
+            return
+        if not self.has_asked or self._is_over:
+            return  # the time for the first question runs on
+        if self._is_amid and not was_amid:
+            self._wait(PATIENCE, self._tire)
+        elif not self._is_amid:
+            self.since = self._loop.time()
+            self._wait(IDLE, self.abort)
 
     @property
     def _is_amid(self) -> bool:
@@ -146,6 +190,7 @@ class Visit(asyncio.Protocol):
         body = bytes(self._buffer[: head.length])
         del self._buffer[: head.length]
         self._head = None
+        self.has_asked = True
         is_last = head.is_last or self._is_leaving
         self._say(*self._answer(Question(head.method, head.path, head.headers, body)), is_last=is_last)
         if is_last and self._transport is not None:
@@ -179,13 +224,25 @@ class Visit(asyncio.Protocol):
     def _show_out(self, error: BadRequest) -> None:
         """The caller is to hang up: if we did while it still talks, our last words might be lost to it."""
         self._say(*self._refuse(error.status, str(error)), is_last=True)
+        self._throw_away()
+        self._wait(PATIENCE, self.abort)
+
+    def _throw_away(self) -> None:
         self._is_over = True
         self._head = None
         self._buffer.clear()
-        self._wait(PATIENCE, self.abort)
+        self._count()
+
+    def _count(self) -> None:
+        difference, self._counted = self.held - self._counted, self.held
+        if difference:
+            self._callers.weigh(difference)
 
     def _tire(self) -> None:
-        self._show_out(BadRequest(408, f"the question did not arrive within {PATIENCE:g} s"))
+        if self._is_amid and self._transport is not None:
+            self._show_out(BadRequest(408, f"the question did not arrive within {PATIENCE:g} s"))
+        else:
+            self.abort()
 
     def _wait(self, seconds: float, then: Callable[[], None]) -> None:
         self._stop_waiting()
@@ -211,7 +268,7 @@ def _head_of(text: str) -> _Head:
     if "transfer-encoding" in headers:
         raise BadRequest(411, "the body must come whole, with a Content-Length")
     length = headers.get("content-length", "0")
-    if not (length.isascii() and length.isdecimal()):
+    if not (length.isascii() and length.isdecimal() and len(length) <= LONGEST_NUMBER):
         raise BadRequest(400, f"Content-Length: {length[:40]!r} is no length")
     is_last = words[2] == "HTTP/1.0" or headers.get("connection", "").lower() == "close"
     return _Head(words[0], words[1].partition("?")[0], headers, int(length), is_last)

@@ -1,7 +1,8 @@
 """A small HTTPS server that others call with JSON: a path, a function from body to answer, a certificate.
 
 The certificate may change while the server runs. Every handshake is given the newest one; connections that are open
-keep the one they began with, so nobody is cut off. The server listens once there is a certificate to show.
+keep the one they began with, so nobody is cut off. The server listens once there is a certificate to show. A connection
+counts from its first byte on, for `callers` bounds those that are still to shake hands, too.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import os
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeAlias
-from weakref import WeakSet
 
 from trainmaster.kube import logs
+from trainmaster.kube.callers import Callers
 from trainmaster.kube.errors import KubeError
 from trainmaster.kube.health import Address, bind_error
 from trainmaster.kube.http1_server import Answer, Question, Refuse, Visit
@@ -47,6 +48,7 @@ class HttpsServer:
         self._presented = asyncio.Event()
         self.listening = asyncio.Event()
         self.port = 0
+        self._callers = Callers()
 
     def present(self, certificate: bytes, key: bytes) -> None:
         """From now on. Both as PEM; the certificate may be a chain."""
@@ -55,39 +57,51 @@ class HttpsServer:
 
     async def run(self) -> None:
         await self._presented.wait()
-        assert self._newest is not None
-        front = self._newest
-        front.sni_callback = self._choose
-        visits: WeakSet[Visit] = WeakSet()  # of a handshake that fails, nobody is told
-        server = await self._listen(front, visits)
-        try:
-            await asyncio.Event().wait()  # until cancelled
-        finally:
-            self.listening.clear()
-            server.close()
-            await _see_off(visits)
+        handshakes = asyncio.TaskGroup()
+        server = await self._bind(handshakes)
+        async with handshakes:
+            try:
+                await server.start_serving()
+                self.listening.set()
+                log.info("listening", host=self._address.host or "*", port=self.port, paths=list(self._routes))
+                await asyncio.Event().wait()  # until cancelled
+            finally:
+                self.listening.clear()
+                server.close()
+                await _see_off([visit for visit in self._callers if isinstance(visit, Visit)])
 
-    async def _listen(self, front: ssl.SSLContext, visits: WeakSet[Visit]) -> asyncio.Server:
-        def visit() -> Visit:
-            visits.add(arrived := Visit(self._answer, self._refuse, LIMIT))
-            return arrived
-
+    async def _bind(self, handshakes: asyncio.TaskGroup) -> asyncio.Server:
         host, port = self._address
         try:
             server = await asyncio.get_running_loop().create_server(
-                visit, host, port, ssl=front, ssl_handshake_timeout=_HANDSHAKE_SECONDS
+                lambda: _Arrival(lambda bare: self._welcome(bare, handshakes)), host, port, start_serving=False
             )
         except OSError as error:
             raise bind_error(error, self._address, self._flag) from error
         self.port = server.sockets[0].getsockname()[1]
-        self.listening.set()
-        log.info("listening", host=host or "*", port=self.port, paths=list(self._routes))
         return server
 
-    def _choose(self, connection: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _front: ssl.SSLContext) -> None:
-        """Asked in every handshake, whether the client names a host or not."""
-        if self._newest is not None:
-            connection.context = self._newest
+    def _welcome(self, bare: asyncio.Transport, handshakes: asyncio.TaskGroup) -> Visit:
+        visit = Visit(self._answer, self._refuse, LIMIT, self._callers, bare)
+        if self.listening.is_set() and self._callers.admit(visit):
+            handshakes.create_task(self._shake_hands(bare, visit), name="handshake")
+        else:
+            visit.abort()
+        return visit
+
+    async def _shake_hands(self, bare: asyncio.Transport, visit: Visit) -> None:
+        if bare.is_closing() or self._newest is None:
+            return
+        loop = asyncio.get_running_loop()
+        try:
+            secured = await loop.start_tls(
+                bare, visit, self._newest, server_side=True, ssl_handshake_timeout=_HANDSHAKE_SECONDS
+            )
+        except OSError:  # nobody we could tell
+            visit.abort()
+            return
+        if secured is not None:
+            visit.connection_made(secured)
 
     def _answer(self, question: Question) -> Answer:
         handler = self._routes.get(question.path)
@@ -103,6 +117,23 @@ class HttpsServer:
         except Exception:  # a mistake of ours must not close the connection, nor show our insides to the caller
             log.exception("handler raised", path=question.path)
             return self._refuse(500, "this request could not be answered; the operator's log says why")
+
+
+class _Arrival(asyncio.Protocol):
+    """A caller before its handshake."""
+
+    def __init__(self, welcome: Callable[[asyncio.Transport], Visit]) -> None:
+        self._welcome = welcome
+        self._visit: Visit | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.pause_reading()  # whatever comes is TLS
+        self._visit = self._welcome(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._visit is not None:
+            self._visit.connection_lost(exc)
 
 
 async def _see_off(visits: Iterable[Visit]) -> None:

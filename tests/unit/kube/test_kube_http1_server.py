@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from trainmaster.kube import http1_server
+from trainmaster.kube.callers import Callers
 from trainmaster.kube.http1_server import Answer, Question, Visit
 from trainmaster.testing import clock
 
@@ -51,7 +52,7 @@ def visiting(act: Callable[[Caller], Awaitable[None]]) -> None:
         visits: asyncio.Queue[Visit] = asyncio.Queue()
 
         def visit() -> Visit:
-            visits.put_nowait(arrived := Visit(echo, refuse, LIMIT))
+            visits.put_nowait(arrived := Visit(echo, refuse, LIMIT, Callers()))
             return arrived
 
         server = await asyncio.get_running_loop().create_server(visit, "127.0.0.1", 0)
@@ -142,6 +143,18 @@ def test_who_waits_for_leave_to_send_the_body_gets_it() -> None:
             "POST /echo HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400, "Content-Length: '-1' is no length", id="negative"
         ),
         pytest.param(
+            f"POST /echo HTTP/1.1\r\nContent-Length: {'9' * 5000}\r\n\r\n",
+            400,
+            f"Content-Length: '{'9' * 40}' is no length",
+            id="a length that Python does not read",
+        ),
+        pytest.param(
+            f"POST /echo HTTP/1.1\r\nContent-Length: {'9' * 20}\r\n\r\n",
+            413,
+            "the body has more than 1000 bytes",
+            id="a length that no machine has",
+        ),
+        pytest.param(
             "POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
             411,
             "the body must come whole, with a Content-Length",
@@ -176,11 +189,33 @@ def test_a_question_that_never_ends_is_given_up(said: str) -> None:
     visiting(act)
 
 
+@pytest.mark.parametrize("said", ["", "P", asking("{}")[:-1]], ids=["nothing", "little", "nearly all"])
+def test_the_first_question_must_be_complete_ten_seconds_after_the_arrival(said: str) -> None:
+    loop_time: list[float] = []
+
+    async def act(caller: Caller) -> None:
+        clock_of = asyncio.get_running_loop().time
+        loop_time.append(clock_of())
+        await asyncio.sleep(9)
+        caller.say(said)
+        if said:
+            assert await caller.hear() == (408, '"the question did not arrive within 10 s"')
+        else:
+            assert await caller.is_hung_up_on()
+        loop_time.append(clock_of())
+
+    visiting(act)
+
+    assert loop_time[1] - loop_time[0] == pytest.approx(10, abs=0.5)
+
+
 def test_a_connection_without_questions_ends_but_not_before_its_callers_would_end_it() -> None:
     loop_time: list[float] = []
 
     async def act(caller: Caller) -> None:
         clock_of = asyncio.get_running_loop().time
+        caller.say(asking())
+        await caller.hear()
         await asyncio.sleep(http1_server.IDLE - 1)
         caller.say(asking())
         await caller.hear()
