@@ -66,6 +66,14 @@ def running_in(home: Path) -> Running | None:
     return known if known.is_alive else None
 
 
+def trouble_in(home: Path) -> str:
+    """Why the cluster that runs there starts no containers now, in words of its own; empty where it does."""
+    try:
+        return private.read(home / "helper.trouble").decode()
+    except OSError:
+        return ""
+
+
 def unusable(home: Path, error: OSError, elsewhere: str) -> str:
     """In words: why a cluster cannot live there, and what to do. Empty if the error is about something else."""
     place, home = Path(error.filename or home).absolute(), home.absolute()

@@ -20,7 +20,7 @@ from trainmaster.cli.connection import Failure
 from trainmaster.cli.daemon import Abandoned, Outcome
 from trainmaster.cli.documents import BadDocument
 from trainmaster.cli.embedded import EmbeddedOptions, embedded, explained
-from trainmaster.cli.home import default_home, log_file, record_of, running_in, write_record
+from trainmaster.cli.home import default_home, log_file, record_of, running_in, trouble_in, write_record
 from trainmaster.cluster.kubelet.ending import Ending
 from trainmaster.cluster.storage import private
 from trainmaster.cluster.storage.private import UntrustedError
@@ -54,6 +54,9 @@ def status(home: Path) -> int:
         print(f"no cluster is up in {home}; start one with trainmaster up")
         return 1
     print(f"up in {home} (process {known.pid})\n{_export(home)}")
+    if trouble := trouble_in(home):
+        print(f"trainmaster status: {trouble}", file=sys.stderr)
+        return 1
     return 0
 
 

@@ -10,6 +10,7 @@ Started in the order in which they need one another; whatever fails ends the who
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import socket
 import time
@@ -105,7 +106,8 @@ class Cluster:
             stack.push_async_callback(sandbox.close)
             self.sandbox_kind = sandbox.kind
             doors = await self._doors(sandbox, stack)
-            await _announce(registry, doors[0].getsockname()[1])
+            port = doors[0].getsockname()[1]
+            await _announce(registry, port)
             machine = self._options.machine
             nodes = NodeKeeper(
                 registry,
@@ -115,7 +117,7 @@ class Cluster:
                 labels=machine.labels,
             )
             await nodes.register()
-            kubelet = self._kubelet(registry, sandbox, nodes, doors[0].getsockname()[1])
+            kubelet = self._kubelet(registry, sandbox, nodes, port)
             server = ApiServer(
                 registry,
                 runtime=PodRuntime(kubelet),
@@ -146,6 +148,12 @@ class Cluster:
         inside = await sandbox.open_door(doors[0].getsockname()[1])
         return doors if inside is None else [*doors, stack.enter_context(inside)]
 
+    async def _reopen(self, sandbox: Sandbox, port: int) -> None:
+        """The network of pods is a new one: open the API server's door in it."""
+        inside = await sandbox.open_door(port)
+        if inside is not None and self._server is not None:
+            await self._server.replace_door(inside)
+
     def _kubelet(self, registry: Registry, sandbox: Sandbox, nodes: NodeKeeper, port: int) -> Kubelet:
         home, token = self._options.home, self._credentials.accounts.issue
         return Kubelet(
@@ -161,6 +169,7 @@ class Cluster:
             tools=Toolbox(home / "inside", sandbox, port=port, ca=self._credentials.ca.read_text(), token=token),
             stand_ins=self._options.machine.volumes,
             processes=process_limit(self._options.machine.processes),
+            reopen=functools.partial(self._reopen, sandbox, port),
         )
 
     def _controllers(self, registry: Registry, nodes: NodeKeeper) -> list[Runnable]:

@@ -1,4 +1,4 @@
-"""Why a cluster cannot live in a directory."""
+"""Why a cluster cannot live in a directory, and whether the one that does is well."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from trainmaster.cli.home import unusable
+from trainmaster.cli import up
+from trainmaster.cli.home import unusable, write_record
+from trainmaster.cluster.kubelet.helper_keeper import trouble_file
 
 ELSEWHERE = "choose another"
 
@@ -51,3 +53,14 @@ def test_what_else_is_wrong_is_told_in_the_systems_words(tmp_path, place):
 )
 def test_other_errors_are_not_blamed_on_the_directory(error):
     assert unusable(Path("/home/me"), error, ELSEWHERE) == ""
+
+
+def test_status_says_that_no_container_can_start_and_fails(tmp_path, capsys):
+    write_record(tmp_path)
+    well = up.status(tmp_path)
+    trouble_file(tmp_path).write_text("no container can start: because")
+
+    ill = up.status(tmp_path)
+
+    assert (well, ill) == (0, 1)
+    assert capsys.readouterr().err == "trainmaster status: no container can start: because\n"

@@ -151,6 +151,12 @@ class ClusterIPs:
         if self._seats.pop(uid, None) is not None:
             self._notice()
 
+    def begin_again(self) -> None:
+        """Of what was set up nothing is left: the helper that had it has died, and there is another."""
+        self._addresses.clear()
+        self._relays.clear()
+        self._changed.set()
+
     def _notice(self) -> None:
         if self._services:
             self._changed.set()

@@ -15,7 +15,7 @@ from trainmaster.cluster.kubelet.podscene import Scene
 from trainmaster.cluster.kubelet.podstatus import Record
 from trainmaster.cluster.kubelet.stopping import Stop
 from trainmaster.cluster.kubelet.volume_files import VolumeError
-from trainmaster.cluster.kubelet.zygote import HelperError
+from trainmaster.cluster.kubelet.zygote import HelperError, HelperGone
 from trainmaster.objects import timestamp
 from trainmaster.objects.meta import Json
 
@@ -23,6 +23,15 @@ Policy = Literal["Always", "OnFailure", "Never"]
 
 _NOT_STARTED = 128
 _LOST = 128 + signal.SIGKILL
+_WITH_CLUSTER = "The container was running when the cluster was stopped"
+_WITH_HELPER = "The container ended with the helper process that starts containers"
+
+
+def is_restarted(policy: Policy, record: Record) -> bool:
+    """Whether a container in this state is to be started, or started again."""
+    if record.terminated is None:
+        return True
+    return policy == "Always" or (policy == "OnFailure" and not record.has_succeeded)
 
 
 class Runner:
@@ -48,7 +57,7 @@ class Runner:
             self.is_under_way.set()
 
     async def _run(self) -> None:
-        self._lose()
+        self._lose(_WITH_CLUSTER)
         if self.record.terminated is not None:
             if not self._is_restarted():
                 return
@@ -61,17 +70,19 @@ class Runner:
         if "waiting" in self.record.state and self.record.last_state:
             self._set(self.record.last_state)
 
-    def _lose(self) -> None:
-        """A container that was running when the cluster was ended is not running any more: nothing outlives us."""
+    def _lose(self, message: str) -> None:
+        """A container that was running when the cluster or its helper ended does not run any more: nothing outlives
+        them. How it ended is not known."""
         running = self.record.state.get("running")
         if running is None:
             return
+        self.record.is_ready = False
         self._set(
             {
                 "terminated": {
                     "exitCode": _LOST,
                     "reason": "ContainerStatusUnknown",
-                    "message": "The container was running when the cluster was stopped",
+                    "message": message,
                     "startedAt": running.get("startedAt"),
                     "finishedAt": timestamp.render(self._scene.house.now()),
                 }
@@ -79,9 +90,7 @@ class Runner:
         )
 
     def _is_restarted(self) -> bool:
-        if self.stop.is_ordered:
-            return False
-        return self._policy == "Always" or (self._policy == "OnFailure" and not self.record.has_succeeded)
+        return not self.stop.is_ordered and is_restarted(self._policy, self.record)
 
     async def _back_off(self, ran: float) -> None:
         """The first restart is immediate, each later one waits twice as long as the one before."""
@@ -102,7 +111,7 @@ class Runner:
         await self.stop.sleep(pause)
 
     async def _attempt(self) -> float | None:
-        """How long it ran; None if it was told to stop before it could."""
+        """How long it ran; None if it was told to stop, or lost its sandbox, before it could."""
         config = await self._configured()
         box = self._scene.box
         if config is None or box is None:
@@ -110,6 +119,8 @@ class Runner:
         began = self._scene.house.now()
         try:
             process = await self._scene.house.sandbox.start(box, config)
+        except HelperGone:
+            return None
         except HelperError as error:
             self._count()
             await self._cannot_start(error, began)
@@ -120,6 +131,9 @@ class Runner:
             self._begin(began)
             await self._scene.event("Normal", "Started", f"Started container {self.record.name}", self.record.name)
             code = await self._supervise(process)
+            if process.was_lost():
+                self._lose(_WITH_HELPER)
+                return None
             self._end(code, "OOMKilled" if code and process.was_oom_killed() else "", began)
         finally:
             self.process = None

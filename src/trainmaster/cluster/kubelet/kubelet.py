@@ -10,11 +10,12 @@ import asyncio
 import logging
 import shutil
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 
 from trainmaster.cluster.kubelet.cluster_ips import ClusterIPs
 from trainmaster.cluster.kubelet.ending import Ending, end_all
+from trainmaster.cluster.kubelet.helper_keeper import HelperKeeper
 from trainmaster.cluster.kubelet.hosts import Hosts
 from trainmaster.cluster.kubelet.images import Images
 from trainmaster.cluster.kubelet.kubelet_api import PodApi, Reporter, Seen, Timing, follow
@@ -28,6 +29,10 @@ from trainmaster.objects.meta import Json
 log = logging.getLogger(__name__)
 
 __all__ = ("Kubelet", "PodApi", "Seen", "Timing")
+
+
+async def _no_door() -> None:
+    return
 
 
 def _no_token(_namespace: str, _account: str) -> str:
@@ -53,15 +58,17 @@ class Kubelet:
         tools: Toolbox | None = None,
         stand_ins: Mapping[str, Path] | None = None,
         processes: int | None = None,
+        reopen: Callable[[], Awaitable[None]] = _no_door,
     ) -> None:
         """`names` are host names that pods know beside pods and services; `token` makes service account tokens;
-        `stand_ins` are directories for volumes that lie elsewhere; `processes` is how many a container may have."""
+        `stand_ins` are directories for volumes that lie elsewhere; `processes` is how many a container may have;
+        `reopen` is called when the network of pods is a new one."""
         self._api = Reporter(api)
         self._nodes = frozenset(nodes)
         self._root, self._images, self._sandbox = root, images, sandbox
         self._now, self._timing = now, timing or Timing()
         self._names, self._workdir, self._token, self._tools = names, workdir, token, tools
-        self._stand_ins, self._processes = stand_ins or {}, processes
+        self._stand_ins, self._processes, self._reopen = stand_ins or {}, processes, reopen
         self._workers: dict[str, PodWorker] = {}
         self._done: set[str] = set()
         """Pods we have removed but not seen go: a change that comes late must not start them again."""
@@ -108,6 +115,7 @@ class Kubelet:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._follow_services(services_known), name="kubelet services")
                 group.create_task(addresses.run(), name="kubelet addresses")
+                group.create_task(self._helper_keeper().run(), name="kubelet helper")
                 for kind in ("ConfigMap", "Secret"):
                     group.create_task(self._follow_files(kind), name=f"kubelet {kind}")
                 await services_known.wait()  # a container must see the services that were there before it
@@ -117,6 +125,24 @@ class Kubelet:
                 worker.is_over.set()
             hosts.close()
             logs.close()
+
+    def _helper_keeper(self) -> HelperKeeper:
+        return HelperKeeper(
+            self._sandbox, self._timing, self._root, lose=self._lose, renew=self._renew, tell=self._tell
+        )
+
+    def _lose(self) -> None:
+        for worker in tuple(self._workers.values()):
+            worker.lose_sandbox()
+
+    async def _renew(self) -> None:
+        self.house.addresses.begin_again()
+        await self._reopen()
+
+    async def _tell(self, reason: str, message: str) -> None:
+        for name in sorted(self._nodes):
+            if (node := await self._api.get("Node", "", name)) is not None:
+                await self._warn(node, reason, message)
 
     async def end(self, ending: Ending) -> None:
         """Ends all containers, while it runs, and lets nobody know; no other is started."""
@@ -144,10 +170,10 @@ class Kubelet:
                 if worker.scene.pod["metadata"]["namespace"] == metadata["namespace"]:
                     worker.notice_file(kind, metadata["name"])
 
-    async def _warn(self, service: Json, reason: str, message: str) -> None:
+    async def _warn(self, about: Json, reason: str, message: str) -> None:
         """An event must not keep anything from working."""
         try:
-            await self._api.event(service, "Warning", reason, message)
+            await self._api.event(about, "Warning", reason, message)
         except Exception:
             log.exception("event not recorded")
 

@@ -102,4 +102,7 @@ class Timing:
     back_off_reset: float = 600.0  # a container that ran this long starts with a clean slate
     retry: float = 2.0  # for what is missing: a config map, a claim, a sandbox
     coalesce: float = 0.01  # status changes this close together are one write
+    helper_back_off: float = 1.0  # before the second helper in a row, doubled from one to the next
+    helper_back_off_max: float = 30.0
+    helper_back_off_reset: float = 60.0  # a helper that lived this long was well
     log_retention: float = 3600.0  # how long a pod's logs outlive it

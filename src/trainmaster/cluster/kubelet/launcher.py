@@ -1,7 +1,8 @@
 """Starts containers through the helper process and keeps account of them; what both kinds of sandbox have in common.
 
 The helper's identity (process id and start time) and our control groups are recorded in a file. When a cluster comes up
-after a crash, what the record names and is still there is ended; nothing is ever looked for by name.
+after a crash, or the helper has died, what the record names and is still there is ended; nothing is ever looked for by
+name. Then there is another helper, of which earlier pods know nothing: `generation` tells whose a pod is.
 """
 
 from __future__ import annotations
@@ -20,8 +21,11 @@ from typing import Any
 
 from trainmaster.cluster.kubelet import orphans
 from trainmaster.cluster.kubelet.cgroups import Cgroup, Cgroups
-from trainmaster.cluster.kubelet.zygote import HelperError, Zygote
+from trainmaster.cluster.kubelet.zygote import HelperError, HelperGone, Zygote
 from trainmaster.cluster.storage import private
+
+_RECORD, _ERRORS = "sandbox.json", "helper.log"
+_SWEEPS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,7 @@ class Process:
     pid: int
     exit: asyncio.Future[int]
     launcher: Launcher
+    helper: Zygote
     cgroup: Cgroup
     streams: Streams
     container: str = ""  # the container a command runs in; empty for a container itself
@@ -89,6 +94,10 @@ class Process:
         await self.signal(signal.SIGKILL)
         if self.is_running and not self.container and not self.launcher.has_pid_namespaces:
             self.cgroup.kill()  # a command's group is its container's
+
+    def was_lost(self) -> bool:
+        """Whether it ended because the helper died: its exit code says nothing of the command."""
+        return self.config.name in self.helper.taken
 
     def was_oom_killed(self) -> bool:
         return self.cgroup.was_oom_killed()
@@ -157,27 +166,54 @@ class Streams:
 class Launcher:
     """Made by `open`; `close` ends everything it started."""
 
-    def __init__(self, zygote: Zygote, settings: Mapping[str, Any], cgroups: Cgroups, lock: int, token: str) -> None:
+    def __init__(
+        self, root: Path, zygote: Zygote, settings: Mapping[str, Any], cgroups: Cgroups, lock: int, token: str
+    ) -> None:
+        self._root = root
         self._zygote = zygote
         self._cgroups = cgroups
         self._lock = lock
         self.settings = settings
         self.token = token
+        self.generation = 0
 
     @classmethod
     async def open(cls, root: Path, settings: Mapping[str, Any]) -> Launcher:
         lock = _lock(root / "sandbox.lock")
         try:
-            record = root / "sandbox.json"
+            record = root / _RECORD
             await asyncio.to_thread(orphans.end_recorded, record)
-            zygote = await Zygote.start(settings, root / "helper.log")
+            zygote = await Zygote.start(settings, root / _ERRORS)
             token = secrets.token_hex(8)
             cgroups = Cgroups.make(orphans.cgroup_name(token), orphans.is_stale_cgroup)
             orphans.record(record, zygote.pid, token, cgroups.directories)
         except BaseException:
             os.close(lock)
             raise
-        return cls(zygote, settings, cgroups, lock, token)
+        return cls(root, zygote, settings, cgroups, lock, token)
+
+    async def lost(self) -> None:
+        """Returns when the helper has died."""
+        await self._zygote.is_lost.wait()
+
+    def has_lost(self, generation: int) -> bool:
+        """Whether the helper of that generation has died, and with it whatever it held."""
+        return generation != self.generation or self._zygote.is_lost.is_set()
+
+    def check(self, generation: int) -> None:
+        """HelperGone if the helper of that generation has died."""
+        if self.has_lost(generation):
+            raise HelperGone
+
+    async def restart(self) -> None:
+        """Start another helper in place of one that died, after what it left has been ended. HelperError, OSError."""
+        await self._zygote.close()
+        for _ in range(_SWEEPS):  # what is being ended may have forked meanwhile
+            if not await asyncio.to_thread(orphans.end_recorded, self._root / _RECORD):
+                break
+        zygote = await Zygote.start(self.settings, self._root / _ERRORS)
+        orphans.record(self._root / _RECORD, zygote.pid, self.token, self._cgroups.directories)
+        self._zygote, self.generation = zygote, self.generation + 1
 
     @property
     def can_limit(self) -> bool:
@@ -215,16 +251,18 @@ class Launcher:
     async def _launch(
         self, operation: str, config: ExecConfig, body: Mapping[str, Any], cgroup: Cgroup, streams: Streams
     ) -> Process:
-        exit_code = self._zygote.expect_exit(config.name)
+        helper = self._zygote
+        exit_code = helper.expect_exit(config.name)
         request = {**_request(config, self.token), **body, "cgroups": cgroup.joins, "stdio": list(streams.theirs)}
         try:
-            answer, _ = await self.ask(operation, request, list(streams.theirs.values()))
+            answer, _ = await helper.ask(operation, request, list(streams.theirs.values()))
         except BaseException:
             streams.close()
-            self._zygote.forget_exit(config.name)
+            helper.forget_exit(config.name)
             raise
         streams.release()
-        return Process(config, answer["pid"], exit_code, self, cgroup, streams, str(body.get("container", "")))
+        container = str(body.get("container", ""))
+        return Process(config, answer["pid"], exit_code, self, helper, cgroup, streams, container)
 
     async def close(self) -> None:
         try:

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from trainmaster.cluster.kubelet.container import Policy, Runner
+from trainmaster.cluster.kubelet.container import Policy, Runner, is_restarted
 from trainmaster.cluster.kubelet.gpus import NotEnoughGpus
 from trainmaster.cluster.kubelet.hosts import hostname_of
 from trainmaster.cluster.kubelet.podscene import House, Scene
@@ -23,6 +23,7 @@ from trainmaster.objects.meta import Json
 
 log = logging.getLogger(__name__)
 
+_CHANGED = "Pod sandbox changed, it will be killed and re-created: the helper process that starts containers died"
 _FIRST_PAUSE = 0.05
 """What every pod mounts of its namespace is made with the namespace, by somebody else: it may be a moment late."""
 
@@ -110,6 +111,16 @@ class PodWorker:
         """As if the pod were deleted, and with no more time than that."""
         self._order_stop(min(self.scene.grace, limit))
 
+    def lose_sandbox(self) -> None:
+        """The helper has died, and all containers with it: end what is left of this life. `_live` begins another."""
+        if self._has_lost_sandbox:
+            for runner in self.runners.values():
+                runner.stop.order(0.0)
+
+    @property
+    def _has_lost_sandbox(self) -> bool:
+        return self.scene.box is not None and self._house.sandbox.has_lost(self.scene.box)
+
     def _obey(self) -> None:
         if self.scene.pod["metadata"].get("deletionTimestamp"):
             self._is_deleted.set()
@@ -144,6 +155,10 @@ class PodWorker:
             ]
             try:
                 await self._run_containers()
+                while self._is_to_begin_again():
+                    await self._take_down()
+                    await self.scene.event("Normal", "SandboxChanged", _CHANGED)
+                    await self._run_containers()
             finally:
                 for task in beside:
                     task.cancel()
@@ -152,6 +167,14 @@ class PodWorker:
         for record in (*self._view.containers, *self._view.init):
             record.is_ready = False
         await self._write_status()
+
+    def _is_to_begin_again(self) -> bool:
+        """Whether the sandbox is lost and something of the pod may still be started. As after a restart of the cluster,
+        init containers are run again."""
+        if not self._has_lost_sandbox or self.scene.stop.is_ordered:
+            return False
+        policy: Policy = self.scene.pod["spec"].get("restartPolicy") or "Always"
+        return any(is_restarted(policy, record) for record in self._view.containers)
 
     async def _run_containers(self) -> None:
         self._mark()
@@ -245,7 +268,7 @@ class PodWorker:
             sidecars.append(runner)
             group.create_task(runner.run(), name=f"sidecar {record.name}")
             await runner.is_under_way.wait()
-        return not self.scene.stop.is_ordered
+        return not self.scene.stop.is_ordered and not self._has_lost_sandbox
 
     async def _run_main(self) -> None:
         policy: Policy = self.scene.pod["spec"].get("restartPolicy") or "Always"
@@ -259,6 +282,8 @@ class PodWorker:
         runner = self.runners[record.name] = Runner(self.scene, container, record, policy)
         if self.scene.stop.is_ordered:
             runner.stop.order(self.scene.stop.seconds_left)
+        elif self._has_lost_sandbox:
+            runner.stop.order(0.0)
         return runner
 
     async def _take_down(self) -> None:

@@ -73,6 +73,8 @@ class PodSandbox:
     uid: str
     ip: str
     config: PodConfig
+    helper: int = 0
+    """Generation of the helper that holds it."""
 
 
 class Sandbox(Protocol):
@@ -114,6 +116,15 @@ class Sandbox(Protocol):
     async def end_relay(self, name: str) -> None: ...
 
     async def remove(self, pod: PodSandbox) -> None: ...
+
+    async def lost(self) -> None:
+        """Returns when the helper process has died. All pods and what was set up for services are gone with it."""
+
+    def has_lost(self, pod: PodSandbox) -> bool:
+        """Whether the pod has gone with its helper: it can only be removed, and created again."""
+
+    async def restart(self) -> None:
+        """Starts another helper in place of the one that died. HelperError or OSError if that fails."""
 
     async def close(self) -> None: ...
 
@@ -176,6 +187,7 @@ class NamespaceSandbox:
         on_host = config.host_network and not self.is_rootless
         # The network of pods is a world of its own: on this machine's network pods meet at its loopback alone.
         address = LOOPBACK if on_host else self._allocate()
+        generation = self._launcher.generation
         body = {
             "pod": config.uid,
             "address": address,
@@ -189,9 +201,10 @@ class NamespaceSandbox:
         except HelperError as error:
             self._used.discard(address)
             raise SandboxError(f"cannot create the pod's namespaces: {error}") from error
-        return PodSandbox(config.uid, address, config)
+        return PodSandbox(config.uid, address, config, generation)
 
     async def start(self, pod: PodSandbox, config: ContainerConfig) -> Process:
+        self._launcher.check(pod.helper)
         return await self._launcher.start(pod.uid, config)
 
     async def exec(self, process: Process, config: ExecConfig) -> Process:
@@ -229,8 +242,20 @@ class NamespaceSandbox:
         return pod.ip
 
     async def remove(self, pod: PodSandbox) -> None:
-        await self._launcher.ask("remove_pod", {"pod": pod.uid})
-        self._used.discard(pod.ip)
+        try:
+            if not self.has_lost(pod):
+                await self._launcher.ask("remove_pod", {"pod": pod.uid})
+        finally:
+            self._used.discard(pod.ip)
+
+    async def lost(self) -> None:
+        await self._launcher.lost()
+
+    def has_lost(self, pod: PodSandbox) -> bool:
+        return self._launcher.has_lost(pod.helper)
+
+    async def restart(self) -> None:
+        await self._launcher.restart()
 
     async def close(self) -> None:
         await self._launcher.close()

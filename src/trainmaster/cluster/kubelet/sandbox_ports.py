@@ -51,9 +51,15 @@ class PortSandbox:
         return self._launcher.can_limit
 
     async def create(self, config: PodConfig) -> PodSandbox:
-        return PodSandbox(config.uid, HERE, config)
+        generation = self._launcher.generation
+        try:
+            self._launcher.check(generation)
+        except HelperError as error:
+            raise SandboxError(f"cannot create the pod's sandbox: {error}") from error
+        return PodSandbox(config.uid, HERE, config, generation)
 
     async def start(self, pod: PodSandbox, config: ContainerConfig) -> Process:
+        self._launcher.check(pod.helper)
         rewriter = self._rewriter(pod.config)
         paths = {mount.target: mount.source for mount in config.mounts if mount.target != "/"}
 
@@ -99,6 +105,19 @@ class PortSandbox:
 
     async def remove(self, pod: PodSandbox) -> None:
         self.ports.release(pod.config.namespace, pod.config.name)
+
+    async def lost(self) -> None:
+        await self._launcher.lost()
+
+    def has_lost(self, pod: PodSandbox) -> bool:
+        return self._launcher.has_lost(pod.helper)
+
+    async def restart(self) -> None:
+        await self._launcher.restart()
+
+    @property
+    def helper_pid(self) -> int:
+        return self._launcher.helper_pid
 
     async def close(self) -> None:
         try:

@@ -1,7 +1,8 @@
 """Our end of the helper process that starts containers (`spawn`): requests out, answers and exits in.
 
 No task is needed: the event loop calls us when the helper has said something. If the helper dies, everything it had
-started is dead too, by the kernel; every process then counts as killed and every open request fails.
+started is dead too, by the kernel; every process then counts as killed and every open request fails. Whoever waits for
+`is_lost` starts another (`launcher`).
 """
 
 from __future__ import annotations
@@ -44,6 +45,13 @@ class HelperError(Exception):
         return self.stage == "exec" and self.code in (errno.ENOENT, errno.ENOTDIR)
 
 
+class HelperGone(HelperError):
+    """The helper has died, or it was another one that knew what was asked about."""
+
+    def __init__(self) -> None:
+        super().__init__("the helper process that starts containers is gone")
+
+
 class Zygote:
     """Made by `start`, ended by `close`; neither may be cancelled half-way without leaving the other to do the rest."""
 
@@ -55,7 +63,9 @@ class Zygote:
         self._answers: dict[int, asyncio.Future[tuple[dict[str, Any], list[int]]]] = {}
         self._exits: dict[str, asyncio.Future[int]] = {}
         self._sending = asyncio.Lock()
-        self._is_lost = False
+        self.is_lost = asyncio.Event()
+        self.taken: frozenset[str] = frozenset()
+        """Names of the processes that ended with the helper, and not by themselves."""
         self.able: dict[str, Any] = {}
 
     @property
@@ -68,16 +78,20 @@ class Zygote:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         append = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         with theirs, os.fdopen(private.open_private(errors, append), "ab") as log:
-            process = await create_subprocess_exec(
-                *(sys.executable, "-I", "-S", "-X", "utf8", "-c", _PROGRAM.format(source=str(_SOURCE))),
-                *(str(theirs.fileno()), json.dumps({**settings, "parent": os.getpid(), "open_files": OPEN_FILES})),
-                stdin=DEVNULL,
-                stdout=DEVNULL,
-                stderr=log,
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,  # Ctrl-C is for us; containers get SIGTERM in their turn
-                cwd="/",
-            )
+            try:
+                process = await create_subprocess_exec(
+                    *(sys.executable, "-I", "-S", "-X", "utf8", "-c", _PROGRAM.format(source=str(_SOURCE))),
+                    *(str(theirs.fileno()), json.dumps({**settings, "parent": os.getpid(), "open_files": OPEN_FILES})),
+                    stdin=DEVNULL,
+                    stdout=DEVNULL,
+                    stderr=log,
+                    pass_fds=(theirs.fileno(),),
+                    start_new_session=True,  # Ctrl-C is for us; containers get SIGTERM in their turn
+                    cwd="/",
+                )
+            except BaseException:
+                ours.close()
+                raise
         ours.setblocking(False)
         zygote = cls(ours, process)
         try:
@@ -99,9 +113,10 @@ class Zygote:
         self._loop.add_reader(self._channel, self._on_message)
 
     async def close(self) -> None:
-        """Ends every container and the helper."""
-        self._loop.remove_reader(self._channel)
-        self._channel.close()
+        """Ends every container and the helper. May be called again."""
+        if self._channel.fileno() >= 0:
+            self._loop.remove_reader(self._channel)
+            self._channel.close()
         self._lose()
         try:
             # Not asyncio.timeout: before Python 3.11.3 it raises CancelledError in a task that was cancelled.
@@ -115,8 +130,8 @@ class Zygote:
         self, operation: str, body: Mapping[str, Any], fds: Sequence[int] = ()
     ) -> tuple[dict[str, Any], list[int]]:
         """The answer and the descriptors that came with it, which the caller owns."""
-        if self._is_lost:
-            raise HelperError("the helper process that starts containers is gone")
+        if self.is_lost.is_set():
+            raise HelperGone
         self._number += 1
         number = self._number
         answer = self._answers[number] = self._loop.create_future()
@@ -152,7 +167,7 @@ class Zygote:
         except BlockingIOError:
             return False
         except OSError as error:
-            raise HelperError(f"the helper process that starts containers is gone: {error.strerror}") from error
+            raise HelperGone from error
         return True
 
     async def _until_writable(self) -> None:
@@ -193,10 +208,11 @@ class Zygote:
             answer.set_result((message["ok"], fds))
 
     def _lose(self) -> None:
-        self._is_lost = True
+        self.is_lost.set()
+        self.taken |= self._exits.keys()
         for answer in self._answers.values():
             if not answer.done():
-                answer.set_exception(HelperError("the helper process that starts containers is gone"))
+                answer.set_exception(HelperGone())
         for exit_code in self._exits.values():
             if not exit_code.done():
                 exit_code.set_result(_KILLED)

@@ -69,6 +69,8 @@ class ApiServer:
         self._requests: Counter[tuple[str, int]] = Counter()
         self._writes: asyncio.TaskGroup | None = None
         self._server: web.Server | None = None
+        self._runner: web.ServerRunner | None = None
+        self._beside: web.SockSite | None = None
         watches = Watches(registry)
         self._resources = Resources(registry, watches, runtime=runtime, complete=self._complete)
         discovery = Discovery(registry.kinds, reviews.KINDS)
@@ -91,23 +93,36 @@ class ApiServer:
             )
             runner = web.ServerRunner(self._server, shutdown_timeout=_GRACE)
             await runner.setup()
+            self._runner = runner
             try:
                 await self._listen(runner)
                 await asyncio.Event().wait()
             finally:
                 self.ready.clear()
+                self._runner = None
                 await runner.cleanup()
 
     async def _listen(self, runner: web.ServerRunner) -> None:
         host, port = self._address
         for listening in self._sockets:
-            await web.SockSite(runner, listening, ssl_context=self._tls, backlog=_BACKLOG).start()
+            self._beside = web.SockSite(runner, listening, ssl_context=self._tls, backlog=_BACKLOG)
+            await self._beside.start()
         if not self._sockets:
             await web.TCPSite(runner, host, port, ssl_context=self._tls, backlog=_BACKLOG).start()
         bound = runner.addresses[0][1]
         shown = f"[{host}]" if ":" in host else host
         self.url = f"{'https' if self._tls else 'http'}://{shown}:{bound}"
         self.ready.set()
+
+    async def replace_door(self, listening: socket.socket) -> None:
+        """Listen on this socket in place of the last one, whose network is gone. It is the server's to close."""
+        if self._runner is None:
+            listening.close()
+            return
+        if self._beside is not None:
+            await self._beside.stop()
+        self._beside = web.SockSite(self._runner, listening, ssl_context=self._tls, backlog=_BACKLOG)
+        await self._beside.start()
 
     async def connect(self, client: asyncio.Protocol) -> None:
         """Connects somebody within this process, past the network and TLS. Who it is they have to say all the same."""
