@@ -7,13 +7,14 @@ import re
 from trainmaster.cli.connection import Misuse
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+_BARE = re.compile(r"\d+(\.\d+)?", re.ASCII)
+_PART = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?)(ms|s|m|h)", re.ASCII)
 
 
 def seconds(text: str, flag: str) -> float:
     """A bare number is seconds."""
     sign, digits = (-1.0, text[1:]) if text.startswith("-") else (1.0, text)
-    if re.fullmatch(r"\d+(\.\d+)?", digits):
+    if _BARE.fullmatch(digits):
         return sign * float(digits)
     parts = _PART.findall(digits)
     if not parts or "".join(number + unit for number, unit in parts) != digits:

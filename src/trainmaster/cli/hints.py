@@ -20,7 +20,7 @@ _MODULE = re.compile(
     r"(?:^|\(|\]: |>: ?)ModuleNotFoundError: No module named '([\w.]+)'|^\S*python[\d.]*: No module named ([\w.]+)$"
 )
 """An exception stands alone, in brackets after the words of `python -m`, or behind what launchers put before lines."""
-_FILE = re.compile(r"can't open file '([^']+)'.*No such file")
+_FILE = re.compile(r"can't open file '([^']+)': .{0,20}No such file")
 _COMMAND = re.compile(r"^\S*sh: (?:\d+: |line \d+: )?([^\s:]+): (?:command )?not found$")
 _PORT = re.compile(r"Address already in use|EADDRINUSE", re.IGNORECASE)
 _AMOUNT = re.compile(r"needs \S+ (\S+), ")
@@ -28,7 +28,7 @@ _ROOM = re.compile(r"\b(?:free|in all|not fit|left|no room)\b")
 _LABEL = re.compile(r"no label ([^\s=]+)=(\S*)")
 _CLAIM = re.compile(r"PersistentVolumeClaim (\S+) does not exist")
 _PROGRAM = re.compile(r'exec: "([^"]+)": executable file not found')
-_WORDS = re.compile(r'exec: "(\S+\s[^"]*)": (?:executable file not found|.*no such file)', re.IGNORECASE)
+_WORDS = re.compile(r'exec: "(\S+\s[^"]*)": (?:executable file not found|[^"]*no such file)', re.IGNORECASE)
 """A command whose words were not taken apart, since they are one item of the list."""
 
 PORT = (

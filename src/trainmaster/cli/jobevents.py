@@ -27,6 +27,8 @@ WAITING = "FailedScheduling"
 FEW = 20
 """Jobs that are named one by one to select what belongs to them. More would make requests too long, or too many."""
 
+_NUMBER = re.compile(r"\d+")
+
 ABOUT_PODS, ABOUT_OTHERS = "involvedObject.kind=Pod", "involvedObject.kind!=Pod"
 """Field selectors of events. Those of pods cannot be selected by job: a field selector knows no prefix and no list."""
 
@@ -73,7 +75,7 @@ class JobEvents:
         if job is not None and reason == WAITING:
             whose = job.uid  # a gang waits for one reason, which is told of it and of each of its pods
         # A back-off that grows from 10 to 20 seconds is the same news.
-        message = re.sub(r"\d+", "", str(event.get("message")))
+        message = _NUMBER.sub("", str(event.get("message")))
         key = f"{whose} {reason} {message}"
         if job is None or key in self._warned:
             return

@@ -14,13 +14,19 @@ _SUFFIXES = {
     **{name: Fraction(1000) ** power for power, name in enumerate(("k", "M", "G", "T", "P", "E"), start=1)},
     **{name: Fraction(1024) ** power for power, name in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), start=1)},
 }
-_FORM = re.compile(r"^([+-]?(?:\d+\.?\d*|\.\d+))(?:([eE][+-]?\d{1,3})|([numkMGTPE]|[KMGTPE]i|))$", re.ASCII)
+MAX_LENGTH = 128
+"""Characters. No amount of anything needs more, and exact sums of long numbers take long."""
+
+_FORM = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))(?:([eE][+-]?\d{1,3})|([numkMGTPE]|[KMGTPE]i|))", re.ASCII)
 _BINARY = tuple((name, _SUFFIXES[name]) for name in ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki"))
 
 
 def parse(text: object) -> Fraction:
     """The exact value; ValueError for anything that is not a quantity."""
-    match = _FORM.match(str(text).strip())
+    written = str(text)
+    if len(written) > MAX_LENGTH:
+        raise ValueError(f"{written[:16]!r}… is not a quantity: it has more than {MAX_LENGTH} characters")
+    match = _FORM.fullmatch(written.strip())
     if match is None or isinstance(text, bool):
         raise ValueError(f"{text!r} is not a quantity such as 500m, 2 or 4Gi")
     number, exponent, suffix = match.groups()

@@ -8,7 +8,9 @@ from typing import Any
 
 _SET = re.compile(r"^(\S+)\s+(in|notin)\s+\((.*)\)$")
 _EQUALITY = re.compile(r"^([^\s=!]+)\s*(!=|==|=)\s*(\S*)$")
-_COMMA_OUTSIDE_PARENTHESES = re.compile(r",(?![^(]*\))")
+_STRAY = re.compile(r"[\s()]")
+_TERM = re.compile(r"(?:[^,(]|\([^)]*\)?)+")
+"""What stands between commas that are outside parentheses."""
 
 
 def matcher(labels: str, fields: str) -> Callable[[Mapping[str, Any]], bool]:
@@ -26,7 +28,7 @@ def matcher(labels: str, fields: str) -> Callable[[Mapping[str, Any]], bool]:
 
 
 def _tests(selector: str) -> Iterator[tuple[str, Callable[[str | None], bool]]]:
-    for term in filter(None, map(str.strip, _COMMA_OUTSIDE_PARENTHESES.split(selector))):
+    for term in filter(None, map(str.strip, _TERM.findall(selector))):
         yield _test(term)
 
 
@@ -38,7 +40,7 @@ def _test(term: str) -> tuple[str, Callable[[str | None], bool]]:
     if match := _EQUALITY.match(term):
         key, operator, value = match.groups()
         return (key, lambda held: held != value) if operator == "!=" else (key, lambda held: held == value)
-    if re.search(r"[\s()]", term):
+    if _STRAY.search(term):
         raise ValueError(f"unable to parse requirement: {term!r}")
     if term.startswith("!"):
         return term[1:], lambda held: held is None

@@ -6,7 +6,7 @@ import pytest
 
 from trainmaster.cluster.controllers.garbage import GarbageCollector
 from trainmaster.cluster.controllers.jobs import JobKeeper, pod_for
-from trainmaster.cluster.controllers.jobs_plan import INDEX, TRACKING, parse_indexes, plan, render_indexes
+from trainmaster.cluster.controllers.jobs_plan import INDEX, TRACKING, index_of, parse_indexes, plan, render_indexes
 from trainmaster.objects import timestamp
 from trainmaster.testing import stage
 from trainmaster.testing.stage import Stage
@@ -60,6 +60,18 @@ async def end(stage: Stage, name: str, phase: str = "Succeeded") -> None:
 
 async def next_pod(stage: Stage) -> str:
     return (await stage.until(lambda: active(stage)))[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "index"),
+    [
+        pytest.param("7", 7, id="number"),
+        pytest.param("x", None, id="text"),
+        pytest.param("9" * 5000, None, id="more digits than Python reads"),
+    ],
+)
+def test_an_index_is_a_number_that_can_be_one(text: str, index: int | None) -> None:
+    assert index_of({"metadata": {"annotations": {INDEX: text}}}) == index
 
 
 def test_a_job_runs_one_pod_and_completes_with_it() -> None:

@@ -58,6 +58,7 @@ def test_a_label_selector_matches_as_kubectl_reads_it(selector: str, expected: b
             id="unknown-operator",
         ),
         pytest.param("a>b", "unable to parse requirement: for 'Gt', 'Lt' operators", id="comparison-of-text"),
+        pytest.param(f"a>{'9' * 5000}", "unable to parse requirement: for 'Gt', 'Lt'", id="more digits than 64 bits"),
         pytest.param("-a=b", 'unable to parse requirement: invalid label key "-a"', id="bad-key"),
         pytest.param("a=-b", 'unable to parse requirement: invalid label value: "-b": at key: "a"', id="bad-value"),
         pytest.param("a in (b", "unable to parse requirement: found '', expected: ',' or ')'", id="open-set"),

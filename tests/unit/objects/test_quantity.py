@@ -59,12 +59,22 @@ def test_a_quantity_is_read_exactly(text: object, value: Fraction) -> None:
         pytest.param(True, id="boolean"),
         pytest.param(None, id="null"),
         pytest.param({}, id="mapping"),
+        pytest.param("1" * 200_000, id="more digits than anybody needs"),
+        pytest.param("1" * 200_000 + "x", id="long, and no quantity at its end"),
+        pytest.param(10**5000, id="a number that Python does not write"),
     ],
 )
 def test_anything_else_is_no_quantity(text: object) -> None:
     assert not quantity.is_quantity(text)
     with pytest.raises(ValueError):
         quantity.parse(text)
+
+
+def test_a_refusal_does_not_repeat_what_is_long() -> None:
+    with pytest.raises(ValueError, match="has more than 128 characters") as refusal:
+        quantity.parse("1" * 200_000)
+
+    assert len(str(refusal.value)) < 100
 
 
 @pytest.mark.parametrize(

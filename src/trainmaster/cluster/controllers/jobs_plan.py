@@ -14,12 +14,14 @@ from typing import Any, TypeAlias
 
 from trainmaster.cluster.controllers.control import has_finalizer, is_terminating
 from trainmaster.objects import timestamp
+from trainmaster.objects.number import number_of
 
 Json: TypeAlias = Mapping[str, Any]
 
 TRACKING = "batch.kubernetes.io/job-tracking"
 INDEX = "batch.kubernetes.io/job-completion-index"
 
+_HIGHEST_INDEX = 2**31 - 1
 _FIRST_BACKOFF, _LONGEST_BACKOFF = 10.0, 600.0
 
 
@@ -294,7 +296,7 @@ def _ended_at(pod: Json) -> float:
 
 def index_of(pod: Json) -> int | None:
     text = (pod["metadata"].get("annotations") or {}).get(INDEX)
-    return int(text) if text is not None and str(text).isdigit() else None
+    return number_of(str(text), _HIGHEST_INDEX) if text is not None else None
 
 
 def parse_indexes(text: str) -> set[int]:

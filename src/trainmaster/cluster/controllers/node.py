@@ -39,6 +39,9 @@ LEASE_SECONDS = 40
 RENEW_SECONDS = 10.0
 PODS_PER_NODE = 1000
 
+_MEMORY = re.compile(r"^MemTotal:\s+(\d+) kB", re.MULTILINE)
+_SYSTEM = re.compile(r'^PRETTY_NAME="?([^"\n]+)', re.MULTILINE)
+_STRANGE = re.compile(r"[^a-z0-9-]+")
 _GPU = "nvidia.com/gpu"
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
 _HEALTHY = (
@@ -78,7 +81,7 @@ def _cpus(root: Path) -> Fraction:
 
 
 def _memory(root: Path) -> int:
-    found = re.search(r"^MemTotal:\s+(\d+) kB", _text(root / "proc/meminfo"), re.MULTILINE)
+    found = _MEMORY.search(_text(root / "proc/meminfo"))
     total = int(found[1]) * 1024 if found else 0
     limit = _text(root / "sys/fs/cgroup/memory.max")
     return min(total, int(limit)) if limit.isdigit() else total
@@ -120,7 +123,7 @@ def _part(whole: int, count: int, index: int) -> int:
 
 def names(count: int, host: str) -> list[str]:
     """One node is called as the machine is; several are numbered."""
-    base = re.sub(r"[^a-z0-9-]+", "-", host.split(".")[0].lower()).strip("-") or "local"
+    base = _STRANGE.sub("-", host.split(".")[0].lower()).strip("-") or "local"
     return [base] if count == 1 else [f"{base}-{index}" for index in range(count)]
 
 
@@ -213,7 +216,7 @@ def _architecture() -> str:
 
 
 def _os_image() -> str:
-    found = re.search(r'^PRETTY_NAME="?([^"\n]+)', _text(Path("/etc/os-release")), re.MULTILINE)
+    found = _SYSTEM.search(_text(Path("/etc/os-release")))
     return found[1] if found else "Linux"
 
 

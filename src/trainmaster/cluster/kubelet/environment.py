@@ -19,8 +19,8 @@ from trainmaster.cluster.kubelet.environment_services import service_env
 from trainmaster.objects import quantity
 from trainmaster.objects.meta import Json
 
-_REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
-_SUBSCRIPT = re.compile(r"(metadata\.(?:labels|annotations))\['(.*)'\]", re.DOTALL)
+_REFERENCE = re.compile(r"\$\$|\$\(([^)]*)(?:\)|$)")
+_SUBSCRIPT = re.compile(r"^(metadata\.(?:labels|annotations))\['(.*)'\]", re.DOTALL)
 _VARIABLE = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 
 
@@ -70,7 +70,9 @@ def expand(text: str, env: Mapping[str, str]) -> str:
         name = match[1]
         return "$" if name is None else env.get(name, match[0])
 
-    return _REFERENCE.sub(replacement, text)
+    # Behind the last bracket there is no reference any more; looking for its end time and again would take long.
+    head, bracket, tail = text.rpartition(")")
+    return _REFERENCE.sub(replacement, head + bracket) + tail.replace("$$", "$")
 
 
 def field_value(pod: Json, path: str, *, pod_ip: str = "", host_ip: str = "") -> str:

@@ -23,7 +23,7 @@ from trainmaster.objects import selector
 from trainmaster.objects.meta import Json
 
 _TIDY_SECONDS = 0.05
-_LINE = re.compile(r"[0-9A-Fa-f.:]{2,45}( [-A-Za-z0-9._]{1,253})*", re.ASCII)
+_LINE = re.compile(r"^[0-9A-Fa-f.:]{2,45}+( [-A-Za-z0-9._]{1,253})*", re.ASCII)
 _HEAD = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"
 
 

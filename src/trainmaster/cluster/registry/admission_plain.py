@@ -14,6 +14,7 @@ from trainmaster.cluster.registry.validation import label_problems, path_segment
 
 _KEY_FORM = "[-._a-zA-Z0-9]+"
 _KEY = re.compile(_KEY_FORM, re.ASCII)
+_PERCENT = re.compile("[0-9]{1,3}%")
 _BAD_KEY = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or "
     f"'key-name', regex used for validation is '{_KEY_FORM}')"
@@ -222,7 +223,7 @@ def _check_disruption_budget(obj: Mapping[str, Any]) -> list[Cause]:
     return [
         invalid_value(f"spec.{key}", share, detail)
         for key, share in shares.items()
-        if isinstance(share, str) and not re.fullmatch("[0-9]{1,3}%", share)
+        if isinstance(share, str) and not _PERCENT.fullmatch(share)
     ]
 
 

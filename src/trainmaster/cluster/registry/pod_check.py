@@ -23,6 +23,8 @@ from trainmaster.cluster.registry.validation import (
 
 _ENV_FORM = "[-._a-zA-Z][-._a-zA-Z0-9]*"
 _ENV = re.compile(_ENV_FORM, re.ASCII)
+_PORT_NAME = re.compile("[-a-z0-9]+")
+_LETTER = re.compile("[a-z]")
 _BAD_ENV = (
     "a valid environment variable name must consist of alphabetic characters, digits, '_', '-', or '.', and must not "
     "start with a digit (e.g. 'my.env-name',  or 'MY_ENV.NAME',  or 'MyEnvName1', regex used for validation is "
@@ -150,9 +152,9 @@ def _ports(ports: list[Mapping[str, Any]], path: str) -> Iterator[Cause]:
 
 def port_name_problems(name: str) -> list[str]:
     problems = ["must be no more than 15 characters"] if len(name) > 15 else []
-    if not re.fullmatch("[-a-z0-9]+", name):
+    if not _PORT_NAME.fullmatch(name):
         problems.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
-    if not re.search("[a-z]", name):
+    if not _LETTER.search(name):
         problems.append("must contain at least one letter or number (a-z, 0-9)")
     if "--" in name:
         problems.append("must not contain consecutive hyphens")

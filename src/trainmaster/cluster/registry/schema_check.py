@@ -13,7 +13,9 @@ from typing import Any
 
 import jsonschema_rs
 
+from trainmaster.cluster.registry import patterns
 from trainmaster.cluster.registry.definitions import Validator
+from trainmaster.cluster.registry.pattern_classes import BadPattern
 from trainmaster.cluster.registry.schema import type_of
 from trainmaster.cluster.registry.status_error import Cause, duplicate, invalid_value, required, unsupported
 from trainmaster.objects import timestamp
@@ -43,6 +45,7 @@ _KEPT = (
     *("minLength", "maxLength", "minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties"),
 )
 _TIME = {"pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"}
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _NEVER: dict[str, Any] = {"not": {}}
 _OPEN_FIELDS: dict[str, Any] = {
     "apiVersion": {"type": "string"},
@@ -53,18 +56,20 @@ _OPEN_FIELDS: dict[str, Any] = {
 
 def compiled(schema: Mapping[str, Any]) -> Validator | None:
     """None if the schema cannot be compiled (a pattern in another dialect): then every object takes the slow walk."""
-    document = _strict(schema)
-    if "properties" in document:
-        metadata = {"metadata": _OPEN_FIELDS["metadata"]}
-        document["properties"] = {**_OPEN_FIELDS, **document["properties"], **metadata}
     try:
-        return jsonschema_rs.Draft4Validator(document)
+        document = _strict(schema)
+        if "properties" in document:
+            metadata = {"metadata": _OPEN_FIELDS["metadata"]}
+            document["properties"] = {**_OPEN_FIELDS, **document["properties"], **metadata}
+        return jsonschema_rs.Draft4Validator(document, pattern_options=patterns.LINEAR)
     except (ValueError, jsonschema_rs.ValidationError):
         return None
 
 
 def _strict(schema: Mapping[str, Any], *, is_logic: bool = False) -> dict[str, Any]:
     made = {key: schema[key] for key in _KEPT if key in schema}
+    if "pattern" in made:
+        made["pattern"] = patterns.translated(made["pattern"])
     if schema.get("x-kubernetes-int-or-string"):
         made["type"] = ["integer", "string"]
     if schema.get("nullable") and isinstance(made.get("type"), str):
@@ -156,8 +161,8 @@ def _text(schema: Mapping[str, Any], value: str, path: str) -> Iterator[Cause]:
 
 def _matches(pattern: str, value: str) -> bool:
     try:
-        return re.search(pattern, value) is not None
-    except re.error:  # written for Go's dialect: better to accept than to refuse what nobody can check
+        return patterns.fits(pattern, value)
+    except BadPattern:  # in a definition of an older store: better to accept than to refuse what nobody can check
         return True
 
 
@@ -175,7 +180,7 @@ def _is_ip(version: int) -> Callable[[str], bool]:
 
 _FORMATS: dict[str, Callable[[str], bool]] = {
     "date-time": lambda value: "T" in value and timestamp.parse(value) is not None,
-    "date": lambda value: re.fullmatch(r"\d{4}-\d\d-\d\d", value) is not None,
+    "date": lambda value: _DATE.fullmatch(value) is not None,
     "ipv4": _is_ip(4),
     "ipv6": _is_ip(6),
 }

@@ -17,7 +17,9 @@ from trainmaster.cluster.registry.validation import label_key_problems, label_va
 Matcher: TypeAlias = Callable[[Mapping[str, Any]], bool]
 _Test: TypeAlias = Callable[[str | None], bool]
 
-_TOKEN = re.compile(r"\s*(==|!=|=|!|\(|\)|,|<|>|[^\s=!(),<>]+)")
+_TOKEN = re.compile(r"\s+|(==|!=|=|!|\(|\)|,|<|>|[^\s=!(),<>]+)")
+_TERM = re.compile(r"^([^=!\s]+)\s*(!=|==|=)(.*)")
+_INTEGER = re.compile(r"-?[0-9]{1,19}")
 _OPERATORS = frozenset({"=", "==", "!=", "in", "notin", "<", ">"})
 _SYMBOLS = frozenset({"=", "==", "!=", "!", "(", ")", ",", "<", ">"})
 
@@ -80,7 +82,8 @@ def _tokens(selector: str) -> list[str]:
     tokens: list[str] = []
     position = 0
     while match := _TOKEN.match(selector, position):
-        tokens.append(match[1])
+        if match[1]:
+            tokens.append(match[1])
         position = match.end()
     return tokens
 
@@ -173,12 +176,12 @@ _EXPECTED = "'=', '!=', '==', 'in', notin'"
 
 
 def _comparison(operator: str, value: str) -> _Test:
-    if not re.fullmatch(r"-?\d+", value):
+    if not _INTEGER.fullmatch(value):
         raise _unparsable("for 'Gt', 'Lt' operators, the value must be an integer")
     limit = int(value)
 
     def compare(held: str | None) -> bool:
-        if held is None or not re.fullmatch(r"-?\d+", held):
+        if held is None or not _INTEGER.fullmatch(held):
             return False
         return int(held) < limit if operator == "<" else int(held) > limit
 
@@ -204,7 +207,7 @@ def field_matcher(kind: Kind, selector: str) -> Matcher:
 
 
 def _field_test(kind: Kind, term: str) -> Matcher:
-    match = re.fullmatch(r"\s*([^=!\s]+)\s*(!=|==|=)(.*)", term)
+    match = _TERM.fullmatch(term.lstrip())
     if match is None:
         raise bad_request(f"invalid selector: '{term}'; can't understand '{term}'")
     path, operator, wanted = match[1], match[2], match[3].strip()

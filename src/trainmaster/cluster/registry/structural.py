@@ -5,11 +5,11 @@ Every node that says what is inside also says what it is; lists say what they ho
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainmaster.cluster.registry import schema_check
+from trainmaster.cluster.registry import patterns, schema_check
+from trainmaster.cluster.registry.pattern_classes import BadPattern
 from trainmaster.cluster.registry.schema import shape_of_structural
 from trainmaster.cluster.registry.schema_values import prune
 from trainmaster.cluster.registry.status_error import Cause, forbidden_field, invalid_value, required, unsupported
@@ -75,8 +75,8 @@ def _node(schema: Mapping[str, Any], at: str) -> Iterator[Cause]:
 
 def _pattern(pattern: object, at: str) -> Iterator[Cause]:
     try:
-        re.compile(str(pattern or ""))
-    except re.error as error:
+        patterns.check(str(pattern or ""))
+    except BadPattern as error:
         detail = f"must be a valid regular expression, but isn't: error parsing regexp: {error}"
         yield invalid_value(f"{at}.pattern", pattern, detail)
 

@@ -15,13 +15,14 @@ Step = Callable[[Any], Iterator[Any]]
 
 _TOKEN = re.compile(
     r"""\.(?P<field>(?:\\.|[^.\[\\])+)
-      | \[\s*(?P<quote>['"])(?P<key>.*?)(?P=quote)\s*\]
+      | \[\s*(?P<key>"[^"]*"|'[^']*')\s*\]
       | \[\s*(?P<star>\*)\s*\]
       | \[\?\(\s*@\.(?P<left>[^=!<>\s]+)\s*(?P<op>==|!=)\s*(?P<right>"[^"]*"|'[^']*'|[\w.-]+)\s*\)\]
-      | \[\s*(?P<start>-?\d*)\s*(?P<colon>:)\s*(?P<stop>-?\d*)\s*\]
-      | \[\s*(?P<index>-?\d+)\s*\]""",
+      | \[\s*(?P<start>(?:-?\d{1,18}\s*)?)(?P<colon>:)\s*(?P<stop>(?:-?\d{1,18}\s*)?)\]
+      | \[\s*(?P<index>-?\d{1,18})\s*\]""",
     re.VERBOSE,
 )
+_ESCAPED = re.compile(r"\\(.)")
 
 
 def find(path: str, value: Any) -> list[Any]:
@@ -51,10 +52,10 @@ def _compiled(path: str) -> tuple[Step, ...]:
 def _step(match: re.Match[str]) -> Step:
     part = match.groupdict()
     if part["field"] is not None:
-        name = re.sub(r"\\(.)", r"\1", part["field"])
+        name = _ESCAPED.sub(r"\1", part["field"])
         return _every if name == "*" else _field(name)
     if part["key"] is not None:
-        return _field(part["key"])
+        return _field(part["key"][1:-1])
     if part["star"]:
         return _every
     if part["op"]:

@@ -30,6 +30,7 @@ from trainmaster.cluster.streams.session import STDERR, STDIN, STDOUT, Runtime, 
 from trainmaster.cluster.streams.spdy_stream import serving
 from trainmaster.cluster.streams.streams_forward import forward
 from trainmaster.objects import timestamp
+from trainmaster.objects.number import number_of
 from trainmaster.objects.resource import Resource
 
 _LOG_OPTIONS = Resource("", "v1", "pods", "PodLogOptions")
@@ -252,6 +253,6 @@ def _ports(query: MultiMapping[str]) -> list[int]:
     for text in texts:
         if not (text.isascii() and text.isdigit()):
             raise bad_request(f'cannot convert to []int32: strconv.ParseUint: parsing "{text}": invalid syntax')
-        if not 0 < int(text) < 1 << 16:
+        if not number_of(text, 65535):
             raise ApiError(400, "BadRequest", f"port {text} must be between 1 and 65535")
     return [int(text) for text in texts]
