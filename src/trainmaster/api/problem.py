@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 Sort = Literal["Invalid", "Required", "NotSupported", "Forbidden"]
+
+MOST = 50
+"""Problems and warnings told at once. Who has more has one mistake many times over."""
 
 _SHOWN = 120
 """Longer values are cut in messages: a pod template in an event helps nobody."""
@@ -43,6 +46,12 @@ class Advice:
 def _shown(value: Any) -> str:
     text = json.dumps(value, default=str, ensure_ascii=False)
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+def shortened(texts: Sequence[str]) -> list[str]:
+    """The first of them, and how many more there are."""
+    left_out = len(texts) - MOST
+    return [*texts[:MOST], *([f"and {left_out} more"] if left_out > 0 else [])]
 
 
 def required(path: str, detail: str) -> Problem:

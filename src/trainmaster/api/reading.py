@@ -9,18 +9,20 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 from trainmaster.api import limits, schema, validation
 from trainmaster.api.framework import Framework, Role
 from trainmaster.api.job import Job, Replica, RunPolicy, SchedulingPolicy
-from trainmaster.api.problem import Advice, Problem, forbidden, invalid
+from trainmaster.api.problem import MOST, Advice, Problem, forbidden, invalid
 from trainmaster.api.settings import DEFAULT, Settings
 from trainmaster.api.status import status_of
 from trainmaster.objects import podfields, template
 from trainmaster.objects.meta import Json, meta_of
 from trainmaster.objects.resource import Resource
 
+_LONGEST_NAME = 253
 REPLICA_FIELDS = ("replicas", "restartPolicy", "template")
 
 
@@ -227,6 +229,22 @@ def _mapping(value: object) -> Json:
 
 
 def _unknown_fields(framework: Framework, spec: Json) -> Iterator[Advice]:
+    """The first of them, and how many more there are: looking for what was meant takes time."""
+    found = _unknown_of(framework, spec)
+    yield from (_advice_of(*each) for each in islice(found, MOST))
+    more = sum(1 for _ in found)
+    if more:
+        yield Advice("UnknownField", f"{more} more fields are not known and are ignored")
+
+
+def _advice_of(path: str, name: str, known: Set[str], is_of_pod: bool) -> Advice:
+    field = f"{path}.{name}" if len(name) <= _LONGEST_NAME else f"{path}.{name[:_LONGEST_NAME]}…"
+    # What is in a pod, the API server decides: of a field that is newer than our list it may know more.
+    said = "is not a known field of pods" if is_of_pod else "is not a known field and is ignored"
+    return Advice("UnknownField", f"{field} {said}{_meant(name, known)}")
+
+
+def _unknown_of(framework: Framework, spec: Json) -> Iterator[tuple[str, str, Set[str], bool]]:
     policy = set(schema.RUN_POLICY_FIELDS)
     declared = _mapping(framework.declared(spec))
     places = {framework.replicas_field} if framework.replicas_field else set(declared)
@@ -237,18 +255,16 @@ def _unknown_fields(framework: Framework, spec: Json) -> Iterator[Advice]:
         fields = _mapping(replica)
         yield from _unknown(fields, {*REPLICA_FIELDS, *framework.replica_fields}, framework.path(key))
         for path, name, known in podfields.unknown(fields.get("template"), f"{framework.path(key)}.template"):
-            # The API server decides: of a field that is newer than our list it may know more.
-            yield Advice("UnknownField", f"{path}.{name} is not a known field of pods{_meant(name, known)}")
+            yield path, name, known, True
 
 
-def _unknown(fields: Json, known: set[str], path: str) -> Iterator[Advice]:
-    for name in fields:
-        if name not in known:
-            message = f"{path}.{name} is not a known field and is ignored{_meant(str(name), known)}"
-            yield Advice("UnknownField", message)
+def _unknown(fields: Json, known: set[str], path: str) -> Iterator[tuple[str, str, Set[str], bool]]:
+    yield from ((path, str(name), known, False) for name in fields if name not in known)
 
 
 def _meant(name: str, known: Set[str]) -> str:
+    if len(name) > _LONGEST_NAME:
+        return ""
     by_lower = {one.lower(): one for one in sorted(known)}
     close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.8)
     return f"; did you mean {by_lower[close[0]]}?" if close else ""

@@ -14,7 +14,7 @@ import msgspec
 
 from trainmaster.api.framework import Count, Framework, Messages
 from trainmaster.api.job import Job
-from trainmaster.api.problem import Problem
+from trainmaster.api.problem import Problem, shortened
 from trainmaster.api.status import Condition, JobStatus, ReplicaStatus, with_condition
 from trainmaster.engine import (
     backoff,
@@ -37,6 +37,9 @@ from trainmaster.engine.observed import Observed
 from trainmaster.engine.restarts import Failure
 from trainmaster.objects import timestamp
 from trainmaster.objects.resource import PODS
+
+_LONGEST_REASON = 16_000
+"""Of a message in the status. Names that somebody else chose may have any length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ def plan_rejected(framework: Framework, job: Job, problems: Sequence[Problem], n
     left = ttl.remaining(job, job.status, now)
     if job.status.is_finished:
         return _expired(job) if left == 0 and not framework.outlives_ttl else Plan(job.status, wake_after=left)
-    reason, message = _rejection(framework, job, "; ".join(map(str, problems)))
+    reason, message = _rejection(framework, job, "; ".join(shortened([*map(str, problems)])))
     event = Event("Warning", reason, message, repeat=False)
     if has_pods or job.status.is_true("Created"):
         return Plan(job.status, events=(event,))
@@ -96,7 +99,8 @@ def plan_refused(observed: Observed, name: str, why: str, now: float) -> Plan | 
 
 
 def _rejection(framework: Framework, job: Job, why: str) -> tuple[str, str]:
-    return f"{job.kind}{framework.rejected}", f"{job.kind} failed validation because {why}"
+    told = why if len(why) <= _LONGEST_REASON else f"{why[:_LONGEST_REASON]}…"
+    return f"{job.kind}{framework.rejected}", f"{job.kind} failed validation because {told}"
 
 
 def _expired(job: Job) -> Plan:

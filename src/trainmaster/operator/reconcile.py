@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from trainmaster.api import reading
 from trainmaster.api.framework import Framework
 from trainmaster.api.job import Job
+from trainmaster.api.problem import shortened
 from trainmaster.api.settings import Settings
 from trainmaster.api.status import status_of
 from trainmaster.engine.actions import Event
@@ -152,7 +153,9 @@ class Reconciler:
         has_pods = bool(self._world.pods_of(job.meta.uid))
         made = plan_rejected(read.framework, job, read.problems, self._now(), has_pods=has_pods)
         if made.marks:
-            log.info("job rejected", kind=job.kind, job=job.meta.key, problems=[str(p) for p in read.problems])
+            log.info(
+                "job rejected", kind=job.kind, job=job.meta.key, problems=shortened([str(p) for p in read.problems])
+            )
         await self._applier.apply(self._framework, job, made)
         return made.wake_after
 

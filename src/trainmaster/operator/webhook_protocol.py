@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from trainmaster.api.problem import Problem, Sort
+from trainmaster.api.problem import MOST, Problem, Sort, shortened
 from trainmaster.objects.meta import Json
 from trainmaster.objects.resource import Resource
 
@@ -32,8 +32,6 @@ MUTATING = Resource(
 )
 VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
-MOST = 50
-"""Problems and warnings told at once. Who has more has one mistake many times over."""
 
 _CAUSES: dict[Sort, str] = {
     "Invalid": "FieldValueInvalid",
@@ -111,7 +109,7 @@ def answer_of(question: Question, verdict: Verdict) -> Answer:
     if verdict.refusal is not None:
         response["status"] = verdict.refusal
     if verdict.warnings:
-        response["warnings"] = _shortened(verdict.warnings)
+        response["warnings"] = shortened(verdict.warnings)
     if verdict.patch:
         response["patchType"] = "JSONPatch"
         response["patch"] = base64.b64encode(msgspec.json.encode(verdict.patch)).decode()
@@ -125,7 +123,7 @@ def refused(status: int, why: str) -> Answer:
 
 def invalid(resource: Resource, name: str, problems: Sequence[Problem]) -> Json:
     """The Status of an object that breaks rules, as the API server itself would write it."""
-    texts = _shortened([str(problem) for problem in problems])
+    texts = shortened([str(problem) for problem in problems])
     listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     causes = [
         {"reason": _CAUSES[problem.sort], "message": _without_path(problem), "field": problem.path}
@@ -149,8 +147,3 @@ def _status(code: int, reason: str, message: str) -> dict[str, Any]:
 
 def _without_path(problem: Problem) -> str:
     return str(problem).removeprefix(f"{problem.path}: ")
-
-
-def _shortened(texts: Sequence[str]) -> list[str]:
-    left_out = len(texts) - MOST
-    return [*texts[:MOST], *([f"and {left_out} more"] if left_out > 0 else [])]

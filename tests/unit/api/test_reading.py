@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -529,6 +531,25 @@ def test_unknown_fields_are_named_and_a_near_one_suggested(spec: dict[str, Any],
 
     assert scene.problems == []
     assert advice_of(scene) == [("UnknownField", message)]
+
+
+def test_of_many_unknown_fields_the_first_are_named_and_the_others_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = Mock(wraps=difflib.get_close_matches)
+    monkeypatch.setattr(difflib, "get_close_matches", compared)
+    scene = the_least("MXJob").spec(**{f"cleanPodPolic{number}": 1 for number in range(200_000)})
+
+    advice = advice_of(scene)
+
+    assert len(advice) == 51
+    assert advice[0][1] == "spec.cleanPodPolic0 is not a known field and is ignored; did you mean cleanPodPolicy?"
+    assert advice[-1] == ("UnknownField", "199950 more fields are not known and are ignored")
+    assert compared.call_count <= 2 * 51
+
+
+def test_a_long_name_of_an_unknown_field_is_cut() -> None:
+    [(_, message)] = advice_of(the_least("MXJob").spec(**{"q" * 1_000_000: 1}))
+
+    assert message == f"spec.{'q' * 253}… is not a known field and is ignored"
 
 
 def test_unknown_fields_of_a_replica_are_named_under_the_key_that_was_written() -> None:

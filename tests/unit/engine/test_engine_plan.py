@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from trainmaster.api import reading
-from trainmaster.api.problem import invalid, required
+from trainmaster.api.problem import MOST, Problem, invalid, required
 from trainmaster.api.status import JobStatus
 from trainmaster.engine.actions import Create
 from trainmaster.engine.plan import Plan, plan_rejected
@@ -99,9 +100,9 @@ def test_nothing_need_be_looked_at_again_without_a_reason() -> None:
 PROBLEMS = (invalid("metadata.name", "0-x", "should match"), required("spec.tfReplicaSpecs", "is missing"))
 
 
-def rejected(scene: Scene, *, has_pods: bool = False) -> Plan:
+def rejected(scene: Scene, problems: Sequence[Problem] = PROBLEMS, *, has_pods: bool = False) -> Plan:
     job = reading.bare(scene.framework, scene.framework.resource, scene.manifest, scene.settings)
-    return plan_rejected(scene.framework, job, PROBLEMS, scene.now, has_pods=has_pods)
+    return plan_rejected(scene.framework, job, problems, scene.now, has_pods=has_pods)
 
 
 @every_kind
@@ -121,6 +122,23 @@ def test_a_rejected_job_is_told_all_its_problems_with_their_paths() -> None:
         'TFJob failed validation because metadata.name: Invalid value: "0-x": should match; '
         "spec.tfReplicaSpecs: Required value: is missing"
     )
+
+
+def test_of_many_problems_the_first_are_told_and_the_others_counted() -> None:
+    many = [required(f"spec.field{number}", "is missing") for number in range(20_000)]
+
+    [event] = rejected(a_job("PyTorchJob"), many).events
+
+    assert event.message.count("is missing") == MOST
+    assert event.message.endswith("spec.field49: Required value: is missing; and 19950 more")
+
+
+def test_a_long_path_does_not_make_a_long_message() -> None:
+    problem = required("spec." + "q" * 1_000_000, "is missing")
+
+    [event] = rejected(a_job("PyTorchJob"), [problem]).events
+
+    assert len(event.message) < 17_000
 
 
 def test_a_rejected_job_makes_nothing() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from trainmaster import frameworks
+from trainmaster.api.problem import MOST
 from trainmaster.objects.meta import Json
 from trainmaster.operator.webhook import Admission
-from trainmaster.operator.webhook_protocol import MOST
 from trainmaster.testing.jobs import KINDS, a_small
 from trainmaster.testing.scene import Scene, a_job
 
