@@ -38,6 +38,14 @@ def test_a_merge_patch_merges_objects_and_replaces_the_rest(given: Any, expected
         pytest.param(
             [{"op": "test", "path": "/x", "value": "y"}, {"op": "replace", "path": "/a/b", "value": 1}], 1, id="test"
         ),
+        pytest.param(
+            [
+                {"op": "add", "path": "/a/b", "value": {"x": 1, "y": [True]}},
+                {"op": "test", "path": "/a/b", "value": {"y": [True], "x": 1}},
+            ],
+            {"x": 1, "y": [True]},
+            id="test-in-another-order",
+        ),
     ],
 )
 def test_a_json_patch_applies_its_operations_in_order(operations: list[Any], expected: Any) -> None:
@@ -48,6 +56,13 @@ def test_a_json_patch_applies_its_operations_in_order(operations: list[Any], exp
     "operation",
     [
         pytest.param({"op": "test", "path": "/x", "value": "q"}, id="test-fails"),
+        pytest.param({"op": "test", "path": "/a/b/0", "value": True}, id="one-is-not-true"),
+        pytest.param({"op": "test", "path": "/a/b", "value": [True, 2, 3]}, id="one-in-a-list-is-not-true"),
+        pytest.param({"op": "test", "path": "/x"}, id="test-without-a-value"),
+        pytest.param({"op": "remove", "path": ""}, id="remove-everything"),
+        pytest.param({"op": "remove", "path": "/a/b/00"}, id="index-with-zeros-before-it"),
+        pytest.param({"op": "add", "path": "/a/b/01", "value": 1}, id="new-index-with-zeros-before-it"),
+        pytest.param({"op": "remove", "path": f"/a/b/{'9' * 5000}"}, id="index-of-many-digits"),
         pytest.param({"op": "replace", "path": "/nope", "value": 1}, id="replace-absent"),
         pytest.param({"op": "remove", "path": "/a/b/7"}, id="index-beyond-the-end"),
         pytest.param({"op": "remove", "path": "/a/b/²"}, id="index-not-a-number"),
@@ -62,6 +77,36 @@ def test_an_operation_that_does_not_fit_is_refused_as_invalid(operation: Any) ->
         patch.apply_json(document(), [operation])
 
     assert (refused.value.status, refused.value.reason) == (422, "Invalid")
+
+
+def test_copies_may_not_add_more_than_a_request_may_hold() -> None:
+    copies = [{"op": "copy", "from": "", "path": f"/copy{number}"} for number in range(31)]
+
+    with pytest.raises(ApiError, match="accumulated size increase of copy is .* the limit 3145728") as refused:
+        patch.apply_json(document(), copies)
+
+    assert refused.value.status == 422
+
+
+def test_what_a_patch_nests_too_deeply_is_refused() -> None:
+    deeper = [
+        {"op": "add", "path": "/y", "value": {}},
+        {"op": "move", "from": "/x", "path": "/y/x"},
+        {"op": "move", "from": "/y", "path": "/x"},
+    ]
+
+    with pytest.raises(ApiError) as refused:
+        patch.apply_json(document(), [*deeper * 3000, {"op": "copy", "from": "/x", "path": "/z"}])
+
+    assert refused.value.status == 422
+
+
+def test_copies_within_the_limit_are_made_apart() -> None:
+    copy = {"op": "copy", "from": "/a", "path": "/copy"}
+
+    changed = patch.apply_json(document(), [copy, {"op": "add", "path": "/copy/new", "value": 1}])
+
+    assert (changed["a"], changed["copy"]) == (document()["a"], {**document()["a"], "new": 1})
 
 
 @pytest.mark.parametrize("given", [{"a": 1}, ["text"], 1], ids=["object", "no-operation", "number"])

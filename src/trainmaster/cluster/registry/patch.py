@@ -11,14 +11,18 @@ from typing import Any
 import msgspec
 
 from trainmaster.cluster.registry.status_error import ApiError, bad_request, invalid_patch
-from trainmaster.objects.meta import mutable
+from trainmaster.objects.meta import encode, mutable
+from trainmaster.objects.number import number_of
 
 JSON = "application/json-patch+json"
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 
+_SORTED = msgspec.json.Encoder(order="sorted")
 _MAX_OPERATIONS = 10_000
+_MAX_COPIED = 3 << 20
+"""Bytes that all `copy` operations of a patch may add: as much as a request may hold. Each could double the object."""
 
 
 def decode(patch: bytes) -> Any:
@@ -48,11 +52,33 @@ def apply_json(document: Any, operations: Any) -> Any:
     if len(operations) > _MAX_OPERATIONS:
         message = f"The allowed maximum operations in a JSON patch is {_MAX_OPERATIONS}, got {len(operations)}"
         raise ApiError(413, "RequestEntityTooLarge", message, {})
+    try:
+        return _applied(document, operations)
+    except RecursionError:  # a document that moves and copies have nested into itself, again and again
+        raise invalid_patch() from None
+
+
+def _applied(document: Any, operations: list[Any]) -> Any:
+    copied = 0
     for operation in operations:
         if not isinstance(operation, dict):
             raise bad_request("json: cannot unmarshal value into Go value of type jsonpatch.Operation")
+        if operation.get("op") == "copy":
+            copied += len(encode(_get(document, _steps(operation.get("from")))))
+            _check_copied(copied)
         document = _apply_one(document, operation)
     return document
+
+
+def _check_copied(size: int) -> None:
+    if size > _MAX_COPIED:
+        raise ApiError(
+            422,
+            "Invalid",
+            f"Unable to complete the copy, the accumulated size increase of copy is {size}, "
+            f"exceeding the limit {_MAX_COPIED}",
+            {},
+        )
 
 
 def _apply_one(document: Any, operation: dict[str, Any]) -> Any:
@@ -65,7 +91,7 @@ def _apply_one(document: Any, operation: dict[str, Any]) -> Any:
         _get(document, path)
         return _add(document, path, _value(operation), is_replacement=True)
     if name == "test":
-        if _get(document, path) != operation.get("value"):
+        if not _is_same(_get(document, path), _value(operation)):
             raise invalid_patch()
         return document
     if name == "copy":
@@ -76,6 +102,11 @@ def _apply_one(document: Any, operation: dict[str, Any]) -> Any:
         found = _get(document, source)
         return _add(_remove(document, source), path, found)
     raise invalid_patch()
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """As JSON: there 1 and true are two things, and the order of keys is nothing."""
+    return bool(_SORTED.encode(one) == _SORTED.encode(other))
 
 
 def _value(operation: dict[str, Any]) -> Any:
@@ -102,9 +133,10 @@ def _get(document: Any, steps: list[str]) -> Any:
 
 
 def _index(step: str, length: int) -> int:
-    if not step.isascii() or not step.isdigit() or int(step) >= length:
+    index = number_of(step, length - 1)
+    if index is None or step != str(index):
         raise invalid_patch()
-    return int(step)
+    return index
 
 
 def _add(document: Any, steps: list[str], value: Any, *, is_replacement: bool = False) -> Any:
@@ -124,7 +156,7 @@ def _add(document: Any, steps: list[str], value: Any, *, is_replacement: bool = 
 
 def _remove(document: Any, steps: list[str]) -> Any:
     if not steps:
-        return None
+        raise invalid_patch()
     parent, last = _get(document, steps[:-1]), steps[-1]
     if isinstance(parent, dict) and last in parent:
         del parent[last]
