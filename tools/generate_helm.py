@@ -89,6 +89,7 @@ def files(frameworks: tuple[Framework, ...]) -> Iterator[tuple[str, str]]:
     yield "templates/account.yaml", _template(_annotated(objects["ServiceAccount"], "serviceAccount.annotations"))
     yield "templates/service.yaml", _template(_annotated(objects["Service"], "metrics.annotations"))
     yield "templates/deployment.yaml", _template(_deployment(objects["Deployment"]), _hooked(installation))
+    yield "templates/networkpolicy.yaml", _network_policy(replace(installation, webhooks="all"))
     yield "templates/disruptionbudget.yaml", _budget(objects["PodDisruptionBudget"])
 
 
@@ -137,6 +138,19 @@ def _budget(item: dict[str, Any]) -> str:
     asked = ".Values.podDisruptionBudget.enabled", "(gt (int .Values.replicas) 1)"
     known = f'(.Capabilities.APIVersions.Has "{item["apiVersion"]}")'
     return f"{HEADER}{{{{- if and {' '.join(asked)} {known} }}}}\n{_filled(yaml_text(item))}{{{{- end }}}}\n"
+
+
+def _network_policy(installation: Installation) -> str:
+    """Anybody may call, unless values say who; the webhook's port is open where there is a webhook."""
+    item = _by_kind(manifests(installation))["NetworkPolicy"]
+    metrics, health, webhook = item["spec"]["ingress"]
+    metrics["from"] = "HELM-BLOCK-networkPolicy.metricsFrom"
+    webhook["from"] = "HELM-BLOCK-networkPolicy.webhookFrom"
+    item["spec"]["ingress"] = [metrics, health, "HELM-IF-WEBHOOKS", webhook, "HELM-END"]
+    text = _filled(yaml_text(item))
+    for mark, expression in (("HELM-IF-WEBHOOKS", "{{- if .Values.webhooks.mode }}"), ("HELM-END", "{{- end }}")):
+        text = text.replace(f"- {mark}", expression)
+    return f"{HEADER}{{{{- if .Values.networkPolicy.enabled }}}}\n{text}{{{{- end }}}}\n"
 
 
 def _crds(frameworks: Iterable[Framework]) -> str:

@@ -72,6 +72,12 @@ def _cluster() -> Iterator[Value]:
     )
     about = "While no webhook answers: `Ignore` lets jobs in, `Fail` keeps them out."
     yield Value("webhooks.failurePolicy", "Ignore", _one_of("Ignore", "Fail"), about)
+    about = "Let others connect to the ports of `/metrics`, of the probes and of the webhook, and to no others."
+    yield Value("networkPolicy.enabled", True, BOOLEAN, about)
+    about = "Peers of a NetworkPolicy that may read `/metrics`; anybody if empty."
+    yield Value("networkPolicy.metricsFrom", [], LIST, about)
+    about = "Those that may call the webhook: the API servers, mostly an `ipBlock`; anybody if empty."
+    yield Value("networkPolicy.webhookFrom", [], LIST, about)
     yield Value("podDisruptionBudget.enabled", True, BOOLEAN, "Keep an operator while nodes are drained.")
     yield Value("podDisruptionBudget.minAvailable", 1, {"type": ["integer", "string"]}, "How many of them.")
 

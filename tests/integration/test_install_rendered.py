@@ -192,11 +192,28 @@ def test_what_users_add_lands_in_the_pod(helm):
     assert container["args"][-1] == "--log-level=debug"
 
 
+def test_users_say_who_may_call(helm):
+    built, _ = rendered(
+        helm,
+        "any",
+        "webhooks.mode=validating",
+        "networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.team=monitoring",
+        "networkPolicy.webhookFrom[0].ipBlock.cidr=192.0.2.7/32",
+    )
+
+    metrics, health, webhook = built["NetworkPolicy", "trainmaster"]["spec"]["ingress"]
+    assert metrics["from"] == [{"namespaceSelector": {"matchLabels": {"team": "monitoring"}}}]
+    assert webhook["from"] == [{"ipBlock": {"cidr": "192.0.2.7/32"}}]
+    assert webhook["ports"] == [{"port": 9443, "protocol": "TCP"}]
+    assert "from" not in health
+
+
 @pytest.mark.parametrize(
     ("setting", "kind"),
     [
         pytest.param("crds.install=false", "CustomResourceDefinition", id="CRDs"),
         pytest.param("podDisruptionBudget.enabled=false", "PodDisruptionBudget", id="budget"),
+        pytest.param("networkPolicy.enabled=false", "NetworkPolicy", id="network policy"),
     ],
 )
 def test_parts_can_be_left_out(helm, setting, kind):

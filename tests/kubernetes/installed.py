@@ -48,7 +48,7 @@ async def connected(path: Path) -> AsyncIterator[Client]:
 async def install(client: Client) -> None:
     """What `trainmaster manifests | kubectl apply -f -` does, less the Deployment, which has nowhere to run."""
     for body in manifests(Installation(frameworks.BUILT_IN, namespace=NAMESPACE)):
-        if body["kind"] not in ("Deployment", "PodDisruptionBudget"):
+        if body["kind"] not in ("Deployment", "PodDisruptionBudget", "NetworkPolicy"):
             await client.create(PLURALS[body["kind"]], body)
     for body in manifests(Installation(frameworks.BUILT_IN)):
         if body["kind"] == "CustomResourceDefinition":

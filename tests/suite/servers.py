@@ -38,7 +38,7 @@ from trainmaster.operator.install import NAME, Installation, crds, manifests
 from trainmaster.testing.patience import PATIENCE
 
 DEFINITIONS = Path(__file__).parent / "definitions"
-NOWHERE = ("Deployment", "PodDisruptionBudget", "CustomResourceDefinition")
+NOWHERE = ("Deployment", "PodDisruptionBudget", "NetworkPolicy", "CustomResourceDefinition")
 """What an installation has and this server does not get: no node would run it, or it is there already."""
 
 

@@ -20,6 +20,8 @@ LABELS = {"app.kubernetes.io/name": NAME, "control-plane": NAME}
 USER = 65532
 """Uid and gid in our image: nobody's, on any machine."""
 
+METRICS_PORT, HEALTH_PORT = 8080, 8081
+
 PARTS = ("webhook", "outside", "priorities", "leader-election")
 """What follows a dash in the names of roles and registrations."""
 
@@ -73,6 +75,7 @@ def manifests(installation: Installation) -> Iterator[Json]:
     yield from _rights(installation)
     yield _metrics_service(installation)
     yield from install_webhooks.webhooks(installation, NAME, LABELS)
+    yield _network_policy(installation)
     yield _deployment(installation)
     if installation.replicas > 1:  # of a lone operator none could ever be evicted, and no node drained
         yield _object(
@@ -167,8 +170,17 @@ def _object(installation: Installation, api_version: str, kind: str, **content: 
 
 def _metrics_service(installation: Installation) -> Json:
     # Without the protocol, server-side apply refuses it before Kubernetes 1.21.
-    ports = [{"name": "metrics", "port": 8080, "targetPort": "metrics", "protocol": "TCP"}]
+    ports = [{"name": "metrics", "port": METRICS_PORT, "targetPort": "metrics", "protocol": "TCP"}]
     return _object(installation, "v1", "Service", spec={"selector": LABELS, "ports": ports})
+
+
+def _network_policy(installation: Installation) -> Json:
+    """Connections to the ports that are served, from anywhere: where an API server, a kubelet or a Prometheus calls
+    from is seldom to be told by labels, and whoever knows it better narrows the rules, of which each port has one."""
+    served = [_port("metrics", METRICS_PORT), _port("health", HEALTH_PORT), *install_webhooks.ports(installation)]
+    rules = [{"ports": [{"port": port["containerPort"], "protocol": port["protocol"]}]} for port in served]
+    spec = {"podSelector": {"matchLabels": LABELS}, "policyTypes": ["Ingress"], "ingress": rules}
+    return _object(installation, "networking.k8s.io/v1", "NetworkPolicy", spec=spec)
 
 
 def _deployment(installation: Installation) -> Json:
@@ -211,8 +223,8 @@ def _container(installation: Installation) -> Json:
         "image": installation.image,
         "args": _arguments(installation),
         "ports": [
-            _port("metrics", 8080),
-            _port("health", 8081),
+            _port("metrics", METRICS_PORT),
+            _port("health", HEALTH_PORT),
             *install_webhooks.ports(installation),
         ],
         "livenessProbe": {**probe("/healthz"), "initialDelaySeconds": 15},

@@ -67,6 +67,26 @@ def test_a_lone_operator_has_no_budget_that_would_hold_its_node_for_ever():
     assert "PodDisruptionBudget" not in kinds
 
 
+@pytest.mark.parametrize("webhooks", ["", "validating", "all"])
+def test_whoever_may_connect_reaches_the_ports_that_are_served_and_no_others(webhooks):
+    installation = Installation(frameworks.BUILT_IN, webhooks=webhooks)
+    policy, ports = the("NetworkPolicy", installation)["spec"], the_pod(installation)["containers"][0]["ports"]
+
+    opened = [(port["port"], port["protocol"]) for rule in policy["ingress"] for port in rule["ports"]]
+
+    assert opened == [(port["containerPort"], port["protocol"]) for port in ports]
+    assert ((9443, "TCP") in opened) is bool(webhooks)
+
+
+def test_nobody_is_kept_out_by_where_it_calls_from_unless_its_user_says_so():
+    """An API server is often outside the network of pods, and no label tells it from others."""
+    policy = the("NetworkPolicy")["spec"]
+
+    assert policy["policyTypes"] == ["Ingress"]
+    assert policy["podSelector"] == the("Deployment")["spec"]["selector"]
+    assert [set(rule) for rule in policy["ingress"]] == [{"ports"}] * 2
+
+
 def test_probes_and_resources_are_set():
     container = the_pod()["containers"][0]
 

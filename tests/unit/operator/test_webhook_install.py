@@ -58,7 +58,7 @@ def test_what_is_asked_for_is_registered_and_the_operator_told(which: str, regis
     assert {kind for kind, name in more if name == NAME} == registered | {
         *("Secret", "Service", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
     }
-    assert {key for key in more if key[1] != NAME} == {("Deployment", "trainmaster")}
+    assert {key for key in more if key[1] != NAME} == {("Deployment", "trainmaster"), ("NetworkPolicy", "trainmaster")}
     container = more["Deployment", "trainmaster"]["spec"]["template"]["spec"]["containers"][0]
     assert "--webhook-bind-address=:9443" in container["args"]
     assert f"--webhook-service={NAME}.trainmaster-system" in container["args"]
