@@ -76,7 +76,8 @@ async def ask(port: int) -> int:
             writer.write(HEAD.format(2).encode() + b"{}")
             answered = int((await reader.readline()).split()[1])
             writer.transport.abort()
-            return answered
+            if answered == 200:
+                return answered
 
 
 async def crowd(port: int, clients: int) -> int:
