@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from trainmaster.api.framework import Framework
+from trainmaster.objects import names, quantity
 from trainmaster.objects.meta import Json, mutable
 from trainmaster.objects.resource import Resource
 
@@ -19,6 +20,10 @@ KEEP = {"x-kubernetes-preserve-unknown-fields": True}
 STRING: Json = {"type": "string"}
 BOOLEAN: Json = {"type": "boolean"}
 INT_OR_STRING: Json = {"x-kubernetes-int-or-string": True}
+QUANTITY: Json = {**INT_OR_STRING, "maxLength": quantity.MAX_LENGTH}
+NAME: Json = {**STRING, "maxLength": names.MAX_SUBDOMAIN}
+"""Of another object, or of a policy: nothing with a longer name can exist."""
+
 MAX_REPLICAS = 10_000
 """Per role. Beyond it a typo would exhaust the operator and the cluster alike."""
 
@@ -62,7 +67,7 @@ CONTAINER = record(
         "args": array(STRING),
         "env": array(record({"name": STRING, "value": STRING})),
         "ports": array(record({"name": STRING, "containerPort": integer(1, 65535)})),
-        "resources": record({"limits": mapping(INT_OR_STRING), "requests": mapping(INT_OR_STRING)}),
+        "resources": record({"limits": mapping(QUANTITY), "requests": mapping(QUANTITY)}),
         "volumeMounts": array(record({"name": STRING, "mountPath": STRING, "subPath": STRING, "readOnly": BOOLEAN})),
         "imagePullPolicy": STRING,
         "securityContext": SECURITY,
@@ -79,17 +84,17 @@ POD_TEMPLATE = record(
                 "containers": array(CONTAINER),
                 "initContainers": array(CONTAINER),
                 "dnsConfig": record({"searches": array(STRING)}),
-                "priorityClassName": STRING,
-                "restartPolicy": STRING,
-                "schedulerName": STRING,
-                "serviceAccountName": STRING,
+                "priorityClassName": NAME,
+                "restartPolicy": NAME,
+                "schedulerName": NAME,
+                "serviceAccountName": NAME,
                 "volumes": array(record({"name": STRING})),
                 "activeDeadlineSeconds": LONG,
                 "hostIPC": BOOLEAN,
                 "hostNetwork": BOOLEAN,
                 "hostPID": BOOLEAN,
                 "imagePullSecrets": array(ANYTHING),
-                "nodeName": STRING,
+                "nodeName": NAME,
                 "nodeSelector": mapping(STRING),
                 "securityContext": SECURITY,
                 "terminationGracePeriodSeconds": LONG,
@@ -102,7 +107,7 @@ REPLICA_SPEC = record(
     {
         "replicas": told(integer(0, MAX_REPLICAS), "How many of them; 1 if unset."),
         "restartPolicy": told(
-            STRING, "Always, OnFailure, Never, or ExitCode: replace a pod that exits with 128 or more."
+            NAME, "Always, OnFailure, Never, or ExitCode: replace a pod that exits with 128 or more."
         ),
         "template": told(POD_TEMPLATE, "The pod of each; one container must bear the framework's name."),
     }
@@ -110,19 +115,19 @@ REPLICA_SPEC = record(
 SCHEDULING_POLICY = record(
     {
         "minAvailable": told(integer(), "Pods that must be scheduled together; all if unset."),
-        "queue": told(STRING, "Volcano's queue."),
-        "minResources": told(mapping(INT_OR_STRING), "What must be free together; the sum of requests if unset."),
-        "priorityClass": told(STRING, "Of the whole group (Volcano)."),
+        "queue": told(NAME, "Volcano's queue."),
+        "minResources": told(mapping(QUANTITY), "What must be free together; the sum of requests if unset."),
+        "priorityClass": told(NAME, "Of the whole group (Volcano)."),
         "scheduleTimeoutSeconds": told(integer(), "How long the group may wait (scheduler-plugins)."),
     }
 )
 RUN_POLICY_FIELDS: Json = {
-    "cleanPodPolicy": told(STRING, "Which pods go when the job has ended: None, Running (Pending too), or All."),
+    "cleanPodPolicy": told(NAME, "Which pods go when the job has ended: None, Running (Pending too), or All."),
     "ttlSecondsAfterFinished": told(integer(), "The job is deleted so many seconds after its end; kept if unset."),
     "activeDeadlineSeconds": told(LONG, "The job fails when it has been active so long since its start or resumption."),
     "backoffLimit": told(integer(), "Restarts the job may have, of containers in place and of pods, together."),
     "suspend": told(BOOLEAN, "Take the job's pods away; set to false to start it anew."),
-    "managedBy": told(STRING, "Who runs the job; another's jobs are not touched."),
+    "managedBy": told(NAME, "Who runs the job; another's jobs are not touched."),
     "schedulingPolicy": told(SCHEDULING_POLICY, "Of the job's PodGroup, where gang scheduling is on."),
 }
 INLINED_POLICY = "RunPolicy"

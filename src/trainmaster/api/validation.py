@@ -38,6 +38,8 @@ def type_problems(framework: Framework, spec: object) -> Iterator[Problem]:
                 yield invalid(path, error.instance, f"must be at least {facts['limit']}")
             case "maximum":
                 yield invalid(path, error.instance, f"must be at most {facts['limit']}")
+            case "maxLength":
+                yield invalid(path, error.instance, f"must have at most {facts['limit']} characters")
             case _:
                 yield invalid(path, error.instance, error.message)
 

@@ -11,6 +11,7 @@ LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 """Pods need only this."""
 
 MAX_LABEL = 63
+MAX_SUBDOMAIN = 253
 
 _DNS_1035 = re.compile(DNS_1035)
 _LABEL = re.compile(LABEL)

@@ -95,6 +95,16 @@ def test_required_fields_are_declared(framework: Framework) -> None:
 
 
 @each_framework
+def test_quantities_and_names_of_other_objects_are_bounded(framework: Framework) -> None:
+    policy = node_at(framework, ".spec.runPolicy.schedulingPolicy")["properties"]
+    found = [node for path, node in nodes(schema_of(framework)) if path.endswith((".limits", ".requests"))]
+
+    assert policy["minResources"]["additionalProperties"]["maxLength"] == 128
+    assert {policy[name]["maxLength"] for name in ("queue", "priorityClass")} == {253}
+    assert {node["additionalProperties"]["maxLength"] for node in found} == {128}
+
+
+@each_framework
 def test_only_the_replicas_are_required(framework: Framework) -> None:
     required = node_at(framework, ".spec")["required"]
 
