@@ -1,4 +1,7 @@
-"""`trainmaster down`: ends the cluster of a directory, and waits as long as its containers may take."""
+"""`trainmaster down`: ends the cluster of a directory, and waits as long as its containers may take.
+
+A cluster that hangs hears no signal but one; whoever wants it down need not know how to find and kill a process.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from trainmaster.cli.home import Running, ending_in_words, log_file, running_in
@@ -55,7 +59,21 @@ def _wait_for_end(known: Running, home: Path, *, is_told: bool = False) -> int:
             words = ending_in_words(seen.containers, "Ctrl-C")
             print(f"{words}; otherwise it takes {seen.seconds:.0f} s at most", file=sys.stderr)
         if time.monotonic() - began > patience:
-            print(f"process {known.pid} did not end within {patience:.0f} s; see {log_file(home)}", file=sys.stderr)
+            return _kill(known, home, patience)
+        time.sleep(0.05)
+    print(f"the cluster in {home} is down; its objects are kept")
+    return 0
+
+
+def _kill(known: Running, home: Path, waited: float) -> int:
+    """Its containers end with it; those of a machine without namespaces are ended by the next `up`."""
+    print(f"process {known.pid} did not end within {waited:.0f} s; killing it; see {log_file(home)}", file=sys.stderr)
+    with suppress(ProcessLookupError):
+        os.kill(known.pid, signal.SIGKILL)
+    began = time.monotonic()
+    while known.is_alive:
+        if time.monotonic() - began > PATIENCE:
+            print(f"process {known.pid} cannot be killed: it waits for a disk or a device", file=sys.stderr)
             return 1
         time.sleep(0.05)
     print(f"the cluster in {home} is down; its objects are kept")
