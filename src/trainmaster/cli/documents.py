@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-import yaml
-
-from trainmaster.objects import names
+from trainmaster.objects import names, yamldocument
 
 CONFIG = "trainmaster.yaml"
 """Not a manifest: it says what stands for images on this machine."""
@@ -62,10 +60,17 @@ def _stand_in(prefix: str) -> str:
 def read(sources: Iterable[str], stdin: TextIO | None = None) -> Iterator[Document]:
     for name in sources:
         if name == "-":
-            yield from _parse("stdin", (stdin or sys.stdin).read())
+            yield from _parse("stdin", _said_on(stdin or sys.stdin))
             continue
         for path in _files(Path(name)):
             yield from _parse(str(path), text_of(path))
+
+
+def _said_on(stdin: TextIO) -> str:
+    try:
+        return stdin.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadDocument(f"stdin: cannot be read: {_why(error)}") from error
 
 
 def text_of(path: Path) -> str:
@@ -87,13 +92,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _parse(source: str, text: str) -> Iterator[Document]:
-    try:
-        bodies = [_json(body) for body in yaml.load_all(text, Loader=_Loader) if body is not None]
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or str(error)
-        raise BadDocument(f"{source}{where}: not valid YAML: {problem}") from error
+    bodies = _bodies(source, text)
     for body in bodies:
         if not isinstance(body, dict) or not isinstance(body.get("kind"), str) or "apiVersion" not in body:
             raise BadDocument(f"{source}: a document is not a Kubernetes object: it needs apiVersion and kind")
@@ -103,21 +102,12 @@ def _parse(source: str, text: str) -> Iterator[Document]:
             yield Document(source, body)
 
 
-class _Loader(yaml.SafeLoader):
-    """Safe, and without dates: to Kubernetes an unquoted date is text."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-
-
-def _json(value: Any) -> Any:
-    """Keys are texts in JSON, whatever they look like."""
-    if isinstance(value, dict):
-        return {str(key): _json(inner) for key, inner in value.items()}
-    return [_json(inner) for inner in value] if isinstance(value, list) else value
+def _bodies(source: str, text: str) -> list[Any]:
+    try:
+        return [body for body in yamldocument.documents(text) if body is not None]
+    except yamldocument.BadYaml as error:
+        where = f", {error.where}" if error.where else ""
+        raise BadDocument(f"{source}{where}: not valid YAML: {error.problem}") from error
 
 
 def _why(error: OSError | UnicodeDecodeError) -> str:

@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-
 import trainmaster.cli.fast_import  # noqa: F401  # before the cluster is imported
 from trainmaster import frameworks
 from trainmaster.api.framework import Framework
@@ -35,6 +33,7 @@ from trainmaster.kube import config as kubeconfig
 from trainmaster.kube.client import Client
 from trainmaster.kube.errors import AlreadyExists
 from trainmaster.kube.transport import HttpTransport
+from trainmaster.objects import yamldocument
 from trainmaster.objects.resource import CUSTOM_RESOURCE_DEFINITIONS
 from trainmaster.operator.install import crds
 from trainmaster.operator.main import operate
@@ -87,8 +86,8 @@ def configuration_of(options: EmbeddedOptions, base: Path) -> tuple[Images, Mach
 
 def _content(file: Path) -> Any:
     try:
-        data = yaml.safe_load(text_of(file))
-    except (yaml.YAMLError, ValueError) as error:  # the latter of dates that are none
+        data = yamldocument.document(text_of(file))
+    except yamldocument.BadYaml as error:
         raise BadDocument(f"{file}: not valid YAML: {error}") from error
     if strange := [str(key) for key in data if key not in _SECTIONS] if isinstance(data, dict) else []:
         known = ", ".join(_SECTIONS)

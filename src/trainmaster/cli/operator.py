@@ -8,11 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-import yaml
-
 from trainmaster import frameworks
 from trainmaster.api.settings import InitContainer, InitContainerMode
 from trainmaster.kube import logs
+from trainmaster.objects import yamldocument
 from trainmaster.operator import hostports, main
 from trainmaster.operator.options import Options
 
@@ -48,8 +47,8 @@ def _checked(template: Path) -> str:
     """Better to stop now than to fail on every worker later."""
     text = template.read_text()
     try:
-        containers = yaml.safe_load(text.replace("{{", "").replace("}}", ""))
-    except yaml.YAMLError as error:
+        containers = yamldocument.document(text.replace("{{", "").replace("}}", ""))
+    except yamldocument.BadYaml as error:
         raise BadTemplate(f"{template}: not valid YAML: {error}") from error
     if not isinstance(containers, list) or not all(isinstance(c, dict) and c.get("name") for c in containers):
         raise BadTemplate(f"{template}: must be a list of containers, each with a name")

@@ -12,10 +12,8 @@ throttled for a third of a second before it can look for the first time, and a G
 
 from __future__ import annotations
 
-import yaml
-
 from trainmaster.api.job import Member
-from trainmaster.objects import template
+from trainmaster.objects import template, yamldocument
 from trainmaster.objects.meta import Json
 
 NAME = "init-pytorch"
@@ -97,5 +95,5 @@ def _rendered(text: str, member: Member) -> list[Json]:
     }
     for name, value in values.items():
         text = text.replace("{{." + name + "}}", value).replace("{{ ." + name + " }}", value)
-    containers: list[Json] = yaml.safe_load(text)
+    containers: list[Json] = yamldocument.document(text)
     return containers

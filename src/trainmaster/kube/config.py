@@ -19,11 +19,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
-import yaml
 
 from trainmaster.kube import credentials as auth
 from trainmaster.kube import errors
 from trainmaster.kube.credentials import Credentials
+from trainmaster.objects import yamldocument
 from trainmaster.objects.learning import learn
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -184,13 +184,12 @@ def _from_files(paths: list[Path], wanted: str | None, environ: Mapping[str, str
 
 def _read(path: Path) -> _File:
     try:
-        content = yaml.safe_load(path.read_bytes())
+        content = yamldocument.document(path.read_bytes())
     except OSError as error:
         raise errors.ConfigError(f"kubeconfig {path}: {error.strerror}") from None
-    except yaml.YAMLError as error:
+    except yamldocument.BadYaml as error:
         # Neither quoted nor chained: the text around the mistake may be a token.
-        mark = getattr(error, "problem_mark", None)
-        line = f" at line {mark.line + 1}" if mark is not None else ""
+        line = f" at {error.where.partition(',')[0]}" if error.where else ""
         raise errors.ConfigError(f"kubeconfig {path}: not valid YAML{line}") from None
     try:
         return msgspec.convert(content or {}, _File)

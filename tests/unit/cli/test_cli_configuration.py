@@ -16,8 +16,9 @@ from trainmaster.cli.embedded import EmbeddedOptions, configuration_of
         pytest.param("images: foo", "images: is 'foo'; write a list", id="images"),
         pytest.param("node: 4", "node: is 4; write resources, labels or processes", id="node"),
         pytest.param("nodes: {}", "nodes: there is no such field; known are images, node, volumes", id="section"),
-        pytest.param("[", "not valid YAML: while parsing a flow node", id="syntax"),
-        pytest.param("images: 2021-13-45", "not valid YAML: month must be in 1..12", id="date"),
+        pytest.param("[", "not valid YAML: line ", id="syntax"),
+        pytest.param("images: 2021-13-45", "images: is '2021-13-45'; write a list", id="date"),
+        pytest.param("images: &a [*a]", "not valid YAML: line 1, column 13: anchor 'a': the document", id="in itself"),
         pytest.param(b"\xff\xfe\x00", "cannot be read: it is not text", id="binary"),
     ],
 )

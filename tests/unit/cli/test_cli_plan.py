@@ -162,6 +162,9 @@ def test_an_unknown_kind_of_job_is_an_error_that_lists_the_known_ones():
     ("text", "said"),
     [
         pytest.param("a: [", "not valid YAML", id="broken YAML"),
+        pytest.param("a: &a [*a]", "line 1, column 8: not valid YAML: anchor 'a': the doc", id="YAML within itself"),
+        pytest.param("[" * 3000, "not valid YAML: exceeded max depth", id="deep YAML"),
+        pytest.param(r'a: "\ud800"', "not valid YAML: found invalid Unicode character escape code", id="surrogate"),
         pytest.param("just text", "it needs apiVersion and kind", id="no object"),
         pytest.param("", "nothing to plan", id="nothing"),
     ],

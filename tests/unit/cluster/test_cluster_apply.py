@@ -177,7 +177,7 @@ def test_yaml_is_read_as_json_would_be() -> None:
     assert read_yaml(b"a: 2020-01-01\nb: [1, true]") == {"a": "2020-01-01", "b": [1, True]}
 
 
-@pytest.mark.parametrize("body", [b"{bad", b"- a", b"", b"\xff", b"!!python/object:os.system {}"])
+@pytest.mark.parametrize("body", [b"{bad", b"- a", b"", b"\xff", b"!!python/object:os.system x"])
 def test_what_is_no_yaml_object_is_a_bad_request(body: bytes) -> None:
     with pytest.raises(ApiError) as refused:
         read_yaml(body)

@@ -11,11 +11,11 @@ import aiohttp
 import msgspec
 import pytest
 
-from trainmaster.cluster.registry import yamlbody
 from trainmaster.cluster.registry.registry import Registry
 from trainmaster.cluster.server.apiserver import ApiServer
 from trainmaster.cluster.server.auth import ADMIN
 from trainmaster.cluster.storage.store import Store
+from trainmaster.objects import yamldocument
 from trainmaster.testing import clock
 
 APPLY = "application/apply-patch+yaml"
@@ -39,6 +39,9 @@ def a_definition(schema: dict[str, Any], **version: Any) -> dict[str, Any]:
     spec = {"group": "test.example", "scope": "Namespaced", "names": names, "versions": [one]}
     body = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
     return {**body, "metadata": {"name": "widgets.test.example"}, "spec": spec}
+
+
+KEPT = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
 class Client:
@@ -184,6 +187,31 @@ def test_definitions_that_could_not_be_served_are_refused(definition, words):
     assert words in message
 
 
+def test_a_custom_resource_that_was_stored_before_a_rule_can_still_be_given_a_status_and_let_go():
+    widgets = "/apis/test.example/v1/namespaces/default/widgets"
+    widget = {"apiVersion": "test.example/v1", "kind": "Widget", "metadata": {"name": "w", "finalizers": ["a.b/c"]}}
+    loose, strict = ({"type": "string"} | bound for bound in ({}, {"maxLength": 3}))
+
+    async def use(send: Client) -> Any:
+        served: Any = {"subresources": {"status": {}}}
+        definition = a_definition(loose, **served)
+        versions = definition["spec"]["versions"]
+        versions[0]["schema"]["openAPIV3Schema"]["properties"]["status"] = KEPT
+        await send("POST", DEFINITIONS, definition)
+        await send("POST", widgets, {**widget, "spec": "1" * 200_000})
+        versions[0]["schema"]["openAPIV3Schema"]["properties"]["spec"] = strict
+        change = {"spec": {"versions": versions}}
+        await send("PATCH", f"{DEFINITIONS}/widgets.test.example", change, Content_Type=MERGE)
+        steps = (
+            (f"{widgets}/w/status", {"status": {"phase": "Failed"}}),
+            (f"{widgets}/w", {"spec": "2" * 200_000}),
+            (f"{widgets}/w", {"metadata": {"finalizers": None}}),
+        )
+        return [(await send("PATCH", path, change, Content_Type=MERGE))[0] for path, change in steps]
+
+    assert talk(use) == [200, 422, 200]
+
+
 def test_a_body_that_cannot_be_unpacked_is_the_clients_mistake():
     status, message = answer("POST", CONFIGS, b"xxxx", Content_Encoding="gzip")
 
@@ -228,4 +256,4 @@ def test_a_watcher_that_loses_sight_of_an_object_is_told_what_it_knew():
 )  # fmt: skip
 def test_yaml_that_would_take_the_server_down_is_refused(body):
     with pytest.raises(ValueError, match="aliasing|itself|depth"):
-        yamlbody.load(body)
+        yamldocument.document(body)

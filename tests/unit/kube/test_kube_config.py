@@ -343,7 +343,9 @@ def test_context_without_a_user_is_anonymous(tmp_path: Path) -> None:
     ("content", "complaint"),
     [
         pytest.param("a: [s3cret\nb: }", "not valid YAML at line 2", id="broken"),
-        pytest.param("s3cret: !!python/object:os.system {}", "not valid YAML at line 1", id="unsafe"),
+        pytest.param("s3cret: !!python/object:os.system {}", "has no current-context", id="unsafe"),
+        pytest.param("s3cret: &a [*a]", "not valid YAML at line 1$", id="in-itself"),
+        pytest.param("users: " + "[" * 3000, "not valid YAML at line 1$", id="deep"),
         pytest.param("[s3cret]", "Expected `object`, got `array`", id="not-a-mapping"),
         pytest.param("", "has no current-context", id="empty"),
         pytest.param(None, "No such file", id="absent"),

@@ -11,15 +11,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
-import yaml
 
-from trainmaster.cluster.registry import fieldset, managed_fields, yamlbody
+from trainmaster.cluster.registry import fieldset, managed_fields
 from trainmaster.cluster.registry.decoding import decoded
 from trainmaster.cluster.registry.fieldset import FieldSet, element_of, is_granular_list, is_granular_map
 from trainmaster.cluster.registry.kinds import Kind
 from trainmaster.cluster.registry.schema import ANY, Shape
 from trainmaster.cluster.registry.status_error import ApiError, bad_request, invalid, not_found, required
 from trainmaster.cluster.registry.writing import Object, Writer, check_name, check_same_namespace
+from trainmaster.objects import yamldocument
 from trainmaster.objects.meta import mutable
 
 _PATCH_OPTIONS = Kind("meta.k8s.io", "v1", "patchoptions", "PatchOptions")
@@ -30,8 +30,8 @@ def read_yaml(body: bytes) -> Object:
         found = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         try:
-            found = mutable({"": yamlbody.load(body)})[""]
-        except (yaml.YAMLError, UnicodeDecodeError, TypeError, ValueError, RecursionError) as error:
+            found = yamldocument.document(body)
+        except yamldocument.BadYaml as error:
             raise bad_request(f"error decoding YAML: error converting YAML to JSON: yaml: {error}") from None
     if not isinstance(found, dict):
         raise bad_request(

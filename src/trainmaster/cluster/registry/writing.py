@@ -222,10 +222,10 @@ class Writer:
         causes = _check_metadata(kind, new["metadata"], policy)
         causes += check_metadata_update(new["metadata"], old["metadata"])
         if not subresource:
-            causes += [*_new_causes(kind, policy, new, old), *policy.check_update(new, old)]
+            causes += [*_new_causes(policy, new, old), *policy.check_update(new, old)]
         elif kind.custom:
             policy.defaults(new)
-            causes += policy.check(new)
+            causes += _new_causes(policy, new, old)
         if causes:
             raise invalid(kind, name, causes)
         return new
@@ -291,10 +291,11 @@ def is_over(obj: Mapping[str, Any]) -> bool:
     return obj.get("kind") != "Namespace" or not (obj.get("spec") or {}).get("finalizers")
 
 
-def _new_causes(kind: Kind, policy: Policy, new: Object, old: Mapping[str, Any]) -> list[Cause]:
-    """What was stored before a rule existed may stay as it is, or its finalizers could never be removed."""
+def _new_causes(policy: Policy, new: Object, old: Mapping[str, Any]) -> list[Cause]:
+    """What was stored before a rule existed may stay as it is, or its finalizers could never be removed, nor could its
+    controller say in its status what is wrong with it. Of custom resources too, as on Kubernetes since 1.30."""
     causes = policy.check(new)
-    known = set(policy.check(old)) if causes and not kind.custom else ()
+    known = set(policy.check(old)) if causes else ()
     return [cause for cause in causes if cause not in known]
 
 

@@ -10,12 +10,11 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
-import yaml
 from aiohttp import web
 
-from trainmaster.cluster.registry import yamlbody
 from trainmaster.cluster.registry.status_error import ApiError, bad_request
 from trainmaster.cluster.server import protobuf
+from trainmaster.objects import yamldocument
 
 JSON = "application/json"
 YAML = "application/yaml"
@@ -101,16 +100,11 @@ def decode(body: bytes, media: str = JSON) -> Any:
     try:
         if media == PROTOBUF:
             return protobuf.decode(body)
-        return _encodable(msgspec.json.decode(body) if media == JSON else _from_yaml(body))
+        return _encodable(msgspec.json.decode(body) if media == JSON else yamldocument.document(body))
     except RecursionError:
         raise ValueError("exceeded max depth") from None
-    except (msgspec.MsgspecError, yaml.YAMLError, UnicodeDecodeError, TypeError, OverflowError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, TypeError, OverflowError) as error:
         raise ValueError(str(error)) from None
-
-
-def _from_yaml(body: bytes) -> Any:
-    """Through JSON, so that keys are text and nothing but JSON values is left."""
-    return msgspec.json.decode(msgspec.json.encode(yamlbody.load(body)))
 
 
 def _encodable(value: Any) -> Any:
