@@ -12,13 +12,17 @@ import secrets
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Generic, Literal, Protocol
 
-from trainmaster.kube import logs
+from trainmaster.kube import logs, steps
 from trainmaster.kube.errors import Conflict, KubeError
 from trainmaster.kube.queue import K, QueueClosed, WorkQueue
 
 log = logs.get(__name__)
 
 Result = Literal["success", "requeue", "error", "terminal"]
+
+LONGEST_STEP = 60.0
+"""Seconds of processor time that a reconcile may take between two waits: ten times what the largest job needs. All
+other keys stand still meanwhile, and so does whoever wants to end the process."""
 
 LONGEST_WAIT = 600.0
 """Seconds after which a key that waits for a time is looked at anyway: the wall clock, by which it waits, may have been
@@ -46,13 +50,14 @@ class Controller(Generic[K]):
         *,
         workers: int = 1,
         timeout: float = 120.0,
+        longest_step: float = LONGEST_STEP,
         metrics: ControllerMetrics | None = None,
     ) -> None:
         self.name = name
         self._reconcile = reconcile
         self._queue = queue
         self._count = workers
-        self._timeout = timeout
+        self._timeout, self._longest_step = timeout, longest_step
         self._metrics = metrics
         self._workers: list[asyncio.Task[None]] = []
         self._in_hand: set[K] = set()
@@ -114,7 +119,7 @@ class Controller(Generic[K]):
         limit = asyncio.timeout(self._timeout)
         try:
             async with limit:
-                after = await self._reconcile(key)
+                after = await self._limited(key)
         except asyncio.CancelledError as error:
             # One that escaped from a task the reconcile had cancelled would end this worker without a trace.
             if _is_cancelled():
@@ -127,6 +132,13 @@ class Controller(Generic[K]):
             return "success"
         self._queue.add(key, after=min(after, LONGEST_WAIT))
         return "requeue"
+
+    async def _limited(self, key: K) -> float | None:
+        try:
+            return await steps.Limited(self._reconcile(key), self._longest_step)
+        except steps.TooLong:
+            why = f"it takes more than {self._longest_step:g} s of processor time; left alone until it changes"
+            raise Terminal(why) from None
 
     def _judge(self, key: K, error: BaseException, *, timed_out: bool) -> Result:
         """Tells what went wrong, at the length it deserves, and sets the time of the next attempt."""

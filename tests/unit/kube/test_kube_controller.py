@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import Awaitable, Callable
 from itertools import pairwise
 
 import pytest
 
-from trainmaster.kube import logs
+from trainmaster.kube import logs, steps
 from trainmaster.kube.controller import LONGEST_WAIT, Controller, Result, Terminal
 from trainmaster.kube.errors import Conflict, NotFound, Unreachable
 from trainmaster.kube.queue import WorkQueue
 from trainmaster.testing import clock
+
+ENDLESS = re.compile(r"(a+)+$")
 
 Reconcile = Callable[[str], Awaitable[float | None]]
 
@@ -319,3 +322,54 @@ def test_stop_before_run_is_no_error() -> None:
         await controller.run()
 
     clock.run(main())
+
+
+def test_a_key_that_computes_without_end_is_named_and_does_not_hold_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    done: list[str] = []
+
+    async def reconcile(key: str) -> None:
+        await asyncio.sleep(1)
+        if key == "bad":
+            ENDLESS.match("a" * 40 + "!")
+        done.append(key)
+
+    async def main() -> None:
+        queue = WorkQueue[str](base_delay=1)
+        controller = Controller("test", reconcile, queue, longest_step=0.05)
+        for key in ("bad", "good"):
+            queue.add(key)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(controller.run(), name="controller")
+            await asyncio.sleep(1000)
+            await controller.stop(0)
+
+    clock.run(main())
+
+    [record] = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert done == ["good"]
+    assert record.getMessage().startswith("reconcile given up")
+    assert "bad" in str(vars(record))
+    assert "it takes more than 0.05 s of processor time; left alone until it changes" in str(vars(record))
+
+
+def test_a_limited_reconcile_is_cancelled_and_answered_like_any_other() -> None:
+    seen: list[str] = []
+
+    async def inner() -> int:
+        try:
+            await asyncio.sleep(10)
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            raise
+        return 1
+
+    async def main() -> int:
+        task = asyncio.ensure_future(asyncio.wait_for(steps.Limited(inner(), 60), 1))
+        with pytest.raises(TimeoutError):
+            await task
+        return await steps.Limited(asyncio.sleep(1, result=7), 60)
+
+    assert clock.run(main()) == 7
+    assert seen == ["cancelled"]
