@@ -20,6 +20,7 @@ from trainmaster.cli.documents import CONFIG, BadDocument, text_of
 from trainmaster.cli.errors import unwrapped
 from trainmaster.cli.home import unusable
 from trainmaster.cluster.cluster import Cluster, ClusterOptions
+from trainmaster.cluster.controllers.event_keeper import EVENT_SECONDS
 from trainmaster.cluster.kubelet import logfiles
 from trainmaster.cluster.kubelet.ending import Ending
 from trainmaster.cluster.kubelet.images import Images
@@ -66,6 +67,8 @@ class EmbeddedOptions:
 
     config: str = ""
     operator: Options = embedded_operator()
+    forget_after: float = EVENT_SECONDS
+    """Seconds that Events, and logs of removed pods, are kept."""
 
 
 def configuration_of(options: EmbeddedOptions, base: Path) -> tuple[Images, MachineConfig]:
@@ -106,6 +109,7 @@ def _cluster_options(options: EmbeddedOptions, base: Path, home: Path) -> Cluste
         machine,
         is_durable=bool(options.home),
         workdir=str(base.resolve()),
+        forget_after=options.forget_after,
     )
 
 

@@ -22,6 +22,7 @@ from typing import Protocol
 
 from trainmaster.cluster.controllers.claims import ClaimKeeper
 from trainmaster.cluster.controllers.endpoints import EndpointsKeeper
+from trainmaster.cluster.controllers.event_keeper import EVENT_SECONDS, EventKeeper
 from trainmaster.cluster.controllers.garbage import GarbageCollector
 from trainmaster.cluster.controllers.jobs import JobKeeper
 from trainmaster.cluster.controllers.lost_pods import LostPodKeeper
@@ -33,7 +34,7 @@ from trainmaster.cluster.kubelet.cgroups import process_limit
 from trainmaster.cluster.kubelet.ending import Ending
 from trainmaster.cluster.kubelet.hosts import qualified
 from trainmaster.cluster.kubelet.images import Images
-from trainmaster.cluster.kubelet.kubelet import Kubelet
+from trainmaster.cluster.kubelet.kubelet import Kubelet, Timing
 from trainmaster.cluster.kubelet.machine_config import MachineConfig
 from trainmaster.cluster.kubelet.podapi import RegistryPodApi
 from trainmaster.cluster.kubelet.runtime import PodRuntime
@@ -64,6 +65,9 @@ class ClusterOptions:
     is_durable: bool = True
     workdir: str = "/"
     """Where containers start for which neither manifest nor image says."""
+
+    forget_after: float = EVENT_SECONDS
+    """Seconds that Events, and logs of removed pods, are kept."""
 
 
 class Runnable(Protocol):
@@ -163,6 +167,7 @@ class Cluster:
             images=self._options.images,
             sandbox=sandbox,
             now=self._now,
+            timing=Timing(log_retention=self._options.forget_after),
             names=dict.fromkeys(qualified("kubernetes", "default"), DOOR[0]),
             workdir=self._options.workdir,
             token=token,
@@ -178,6 +183,7 @@ class Cluster:
             GarbageCollector(registry),
             LostPodKeeper(registry, own=nodes.names, now=self._now),
             EndpointsKeeper(registry),
+            EventKeeper(registry, now=self._now, seconds=self._options.forget_after),
             ClaimKeeper(registry, root=self._options.home / "volumes"),
             JobKeeper(registry, now=self._now),
             StatefulSetKeeper(registry, now=self._now),

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
+from trainmaster.cluster.kubelet.container import Runner
+from trainmaster.cluster.kubelet.container_keeper import Keeper
 from trainmaster.cluster.kubelet.kubelet_api import Seen, Timing
 from trainmaster.cluster.kubelet.launcher import Process
+from trainmaster.cluster.kubelet.podscene import Scene
+from trainmaster.cluster.kubelet.podworker import PodWorker
 from trainmaster.testing.patience import PATIENCE
 from trainmaster.testing.podworld import NODE, Lab, PodWorld, a_container, a_lab, a_pod, script
 
@@ -231,19 +237,69 @@ def test_status_writes_are_few(tmp_path: Path) -> None:
     assert writes <= 1 + seconds // 0.5
 
 
-def test_logs_outlive_the_pod_until_their_time_is_over(tmp_path: Path) -> None:
-    async def body(lab: Lab) -> tuple[bool, bool]:
-        world = lab.world
-        uid = world.add("Pod", a_pod("one", "echo", "hello"))["metadata"]["uid"]
-        await world.finished("one")
-        world.delete_pod("one")
-        await world.until(lambda: not world.has_pod("one"))
-        log = tmp_path / "pods" / uid / "main" / "0.log"
-        was_there = log.exists()
-        await asyncio.wait([task for task in asyncio.all_tasks() if task.get_name() == "pod one"], timeout=PATIENCE)
-        return was_there, log.exists()
+async def removed(lab: Lab, *names: str) -> None:
+    """Deletes pods and returns when the kubelet has nothing more to do for them."""
+    for name in names:
+        lab.world.delete_pod(name)
+    await lab.world.until(lambda: not any(lab.world.has_pod(name) for name in names))
+    await left_alone(*names)
 
-    assert in_lab(tmp_path, body, Timing(log_retention=0.2)) == (True, False)
+
+async def left_alone(*names: str) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while left := [task for task in asyncio.all_tasks() if task.get_name() in {f"pod {name}" for name in names}]:
+            await asyncio.wait(left)
+
+
+@pytest.mark.parametrize(("retention", "is_kept"), [(3600.0, True), (0.0, False)])
+def test_logs_outlive_the_pod_until_their_time_is_over(tmp_path: Path, retention: float, is_kept: bool) -> None:
+    async def body(lab: Lab) -> bool:
+        uid = lab.world.add("Pod", a_pod("one", "echo", "hello"))["metadata"]["uid"]
+        await lab.world.finished("one")
+        await removed(lab, "one")
+        log = tmp_path / "pods" / uid / "main" / "0.log"
+        async with asyncio.timeout(PATIENCE):
+            while not is_kept and log.exists():
+                await asyncio.to_thread(str)  # others' turn
+        return bool(log.exists())
+
+    assert in_lab(tmp_path, body, Timing(log_retention=retention)) is is_kept
+
+
+def referenced(lab: Lab, *kinds: type) -> Counter[str]:
+    """How many objects of these types this kubelet's pods are made of."""
+    gc.collect()
+    house = lab.kubelet.house
+    found = Counter[str]()
+    for one in gc.get_objects():
+        if isinstance(one, kinds):
+            scene = one if isinstance(one, Scene) else getattr(one, "scene", None) or getattr(one, "_scene", None)
+            found[type(one).__name__] += scene is not None and scene.house is house
+    return +found
+
+
+def test_of_a_pod_that_has_ended_only_what_its_logs_and_its_removal_need_is_kept(tmp_path: Path) -> None:
+    names = [f"pod-{number}" for number in range(3)]
+
+    async def body(lab: Lab) -> list[Counter[str]]:
+        counted = []
+        for name in names:
+            lab.world.add("Pod", a_pod(name, "echo", "hello", volumes=[{"name": "v", "emptyDir": {}}]))
+        for name in names:
+            await lab.world.finished(name)
+        async with asyncio.timeout(PATIENCE):
+            while any(worker.runners for worker in lab.kubelet._workers.values()):
+                await asyncio.to_thread(str)
+        counted.append(referenced(lab, Runner, Keeper, PodWorker, Scene))
+        assert [lab.log(name) for name in names] == ["hello\n"] * 3
+        assert not any(worker.scene.volumes._volumes for worker in lab.kubelet._workers.values())
+        await removed(lab, *names)
+        counted.append(referenced(lab, Runner, Keeper, PodWorker, Scene))
+        assert (lab.kubelet._workers, len(lab.kubelet._logs)) == ({}, 3)
+        assert not lab.kubelet._done
+        return counted
+
+    assert in_lab(tmp_path, body) == [Counter(PodWorker=3, Scene=3), Counter()]
 
 
 def test_twenty_pods_at_once_all_run_and_leave_nothing(tmp_path: Path) -> None:
@@ -271,6 +327,7 @@ def test_a_change_that_comes_late_does_not_start_a_pod_again(tmp_path: Path) -> 
         world.is_deaf = True
         await world.until(lambda: not world.has_pod("one"))
         world.is_deaf = False
+        await left_alone("one")
         await lab.ran(a_pod("two", "true"))
         is_forgotten = lab.kubelet.worker("default", "one") is None
         world.tell("Pod", Seen("MODIFIED", late))

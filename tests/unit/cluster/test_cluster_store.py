@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainmaster.cluster.storage import store_log
+from trainmaster.cluster.storage import store, store_log
 from trainmaster.cluster.storage.store import ALL, Change, Exists, Expired, Missing, Stale, Store, StoreError, Watch
 from trainmaster.testing import clock
 
@@ -604,3 +604,69 @@ def test_any_sequence_of_operations_and_restarts_gives_what_a_dictionary_gives(
         await store.close()
 
     clock.run(main())
+
+
+def test_large_objects_make_the_history_shorter_but_never_empty(
+    place: Path | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "HISTORY_BYTES", 20_000)
+
+    async def use(store: Store) -> list[int]:
+        entry = await store.put(PODS, "ns/small", a_pod(), expect=None)
+        lengths = []
+        for size in (10, 1_000, 30_000):
+            for _ in range(120):
+                entry = await store.put(PODS, "ns/small", a_pod(text="x" * size), expect=entry.revision)
+            lengths.append(store.revision - store.compacted)
+        return lengths
+
+    assert with_store(place, use, history=100) == [100, 18, 10]
+
+
+def test_rows_of_large_objects_do_not_wait_for_many_to_be_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "HISTORY_BYTES", 20_000)
+    path = tmp_path / "store.db"
+
+    async def use(store: Store) -> None:
+        entry = await store.put(PODS, "ns/a", a_pod(text="x" * 10_000), expect=None)
+        for _ in range(60):
+            entry = await store.put(PODS, "ns/a", a_pod(text="x" * 10_000), expect=entry.revision)
+
+    with_store(path, use, history=100)
+
+    log = store_log.Log.open(path)
+    rows = len(log.read()[1])
+    log.close()
+    assert rows <= 14
+
+
+def test_what_is_gone_or_is_rarely_read_does_not_stay_decoded(
+    place: Path | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "_DECODED", 2)
+
+    async def use(store: Store) -> list[bool]:
+        store.cold.add("/events")
+        watch = store.watch(ALL, store.revision)
+        await store.put("/events", "ns/e", a_pod("e"), expect=None)
+        await store.put(PODS, "ns/a", a_pod("a"), expect=None)
+        await store.put(PODS, "ns/b", a_pod("b"), expect=None)
+        await store.remove(PODS, "ns/a")
+        await store.put(PODS, "ns/c", a_pod("c"), expect=None)
+        changes = await watch.batch()
+        return [change.entry._value is not None for change in changes]
+
+    #                           e      a      b     a gone  c
+    assert with_store(place, use) == [False, False, True, False, True]
+
+
+def test_a_store_in_memory_notes_no_rows_to_be_dropped() -> None:
+    async def use(store: Store) -> int:
+        entry = await store.put(PODS, "ns/a", a_pod(), expect=None)
+        for _ in range(100):
+            entry = await store.put(PODS, "ns/a", a_pod(), expect=entry.revision)
+        return len(store._garbage)
+
+    assert with_store(None, use, history=10) <= 1

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 
+from trainmaster.cluster.kubelet.beneath import step
 from trainmaster.cluster.kubelet.cluster_ips import ClusterIPs
 from trainmaster.cluster.kubelet.ending import Ending, end_all
 from trainmaster.cluster.kubelet.helper_keeper import HelperKeeper
 from trainmaster.cluster.kubelet.hosts import Hosts
 from trainmaster.cluster.kubelet.images import Images
 from trainmaster.cluster.kubelet.kubelet_api import PodApi, Reporter, Seen, Timing, follow
+from trainmaster.cluster.kubelet.log_keeper import LogKeeper
 from trainmaster.cluster.kubelet.logfiles import LogWatch
 from trainmaster.cluster.kubelet.podscene import House
 from trainmaster.cluster.kubelet.podworker import PodWorker
@@ -72,6 +73,7 @@ class Kubelet:
         self._workers: dict[str, PodWorker] = {}
         self._done: set[str] = set()
         """Pods we have removed but not seen go: a change that comes late must not start them again."""
+        self._logs = LogKeeper(root / "pods", self._timing.log_retention, now)
         self._house: House | None = None
         self._is_ending = False
 
@@ -184,6 +186,7 @@ class Kubelet:
                 self._on_pod(seen, group)
             elif is_first:
                 is_first = False
+                group.create_task(self._logs.run(), name="kubelet logs")
                 group.create_task(self._sweep(), name="kubelet sweep")
 
     def _on_pod(self, seen: Seen, group: asyncio.TaskGroup) -> None:
@@ -215,8 +218,7 @@ class Kubelet:
         del self._workers[uid]
         if not worker.is_gone:
             self._done.add(uid)
-        await asyncio.sleep(self._timing.log_retention)
-        await asyncio.to_thread(shutil.rmtree, house.directory_of(uid), ignore_errors=True)
+        await self._logs.keep(step(uid))
 
     async def _has_finished(self, worker: PodWorker, pause: float) -> bool:
         try:
@@ -237,16 +239,4 @@ class Kubelet:
 
     async def _sweep(self) -> None:
         """Logs of pods that went while we were not there."""
-        pods = self._root / "pods"
-        for name, changed in await asyncio.to_thread(_directories, pods):
-            if name not in self._workers:
-                left = changed + self._timing.log_retention - time.time()
-                await asyncio.sleep(max(0.0, left))
-                await asyncio.to_thread(shutil.rmtree, pods / name, ignore_errors=True)
-
-
-def _directories(parent: Path) -> list[tuple[str, float]]:
-    """Oldest first, so that one sleep after the other serves them all."""
-    if not parent.is_dir():
-        return []
-    return sorted(((entry.name, entry.stat().st_mtime) for entry in parent.iterdir()), key=lambda found: found[1])
+        await self._logs.find(self._workers.__contains__)

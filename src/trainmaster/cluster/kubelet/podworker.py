@@ -167,6 +167,14 @@ class PodWorker:
         for record in (*self._view.containers, *self._view.init):
             record.is_ready = False
         await self._write_status()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """A pod that has ended may stay for months: keep only what its logs and its removal need."""
+        self.runners.clear()
+        self.scene.volumes.let_go()
+        self.scene.told.clear()
+        self._written = None
 
     def _is_to_begin_again(self) -> bool:
         """Whether the sandbox is lost and something of the pod may still be started. As after a restart of the cluster,

@@ -74,6 +74,12 @@ class Volumes:
                 except VolumeError:
                     continue
 
+    def let_go(self) -> None:
+        """Forget what was made: only `remove` is called after this."""
+        self._published.clear()
+        self._volumes.clear()
+        self.sources.clear()
+
     async def remove(self) -> None:
         await asyncio.to_thread(shutil.rmtree, self._directory, ignore_errors=True)
 

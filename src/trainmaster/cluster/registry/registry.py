@@ -47,6 +47,8 @@ class Registry:
 
     async def start(self) -> None:
         """Makes an empty store a cluster, and a used one known again: namespaces, accounts, kinds, addresses."""
+        if (events := self.kinds.lookup("", "v1", "events")) is not None:
+            self.store.cold.add(events.prefix)
         self._writer.addresses.load(entry.value for entry in self.store.list("/services"))
         self._definitions.load()
         await bootstrap(self)

@@ -32,6 +32,10 @@ ALL: Final = ""
 HISTORY = 10_000
 """Revisions that can still be watched from."""
 
+HISTORY_BYTES = 64 << 20
+"""Of the objects in the history: a few large ones that change often would fill the memory. A tenth of the revisions
+stays whatever its size, so that watches need not begin again and again."""
+
 FIRST_REVISION = 1
 """Of an empty store. Not 0: a list's resourceVersion of 0 means "any" to clients."""
 
@@ -64,9 +68,13 @@ class Store:
         self.revision = FIRST_REVISION
         self.compacted = 0
         self._history_limit = history
+        self._history_bytes = 0
+        self.cold: set[str] = set()
+        """Prefixes of which objects are written, passed on and rarely read again: they do not stay decoded."""
         self._shelves: dict[str, _Shelf] = {}
         self._all = Line()
         self._garbage: list[int] = []
+        self._garbage_bytes = 0
         self._numbered = FIRST_REVISION
         self._writer: _Writer | None = None
         self._closed = False
@@ -145,6 +153,7 @@ class Store:
         self._numbered = revision
         if self._writer is None:
             self.publish((change,))
+            self.take_garbage()  # there is no log to drop it from
         else:
             await self._writer.write(change)
         return change.entry
@@ -175,9 +184,9 @@ class Store:
 
     def take_garbage(self) -> Sequence[int]:
         """Rows of the log that no reader and no watcher can reach; none while they are too few for a transaction."""
-        if len(self._garbage) * 10 < self._history_limit:
+        if len(self._garbage) * 10 < self._history_limit and self._garbage_bytes * 10 < HISTORY_BYTES:
             return ()
-        garbage, self._garbage = self._garbage, []
+        garbage, self._garbage, self._garbage_bytes = self._garbage, [], 0
         return garbage
 
     def _record(self, change: Change) -> None:
@@ -186,19 +195,36 @@ class Store:
         shelf.line.append(change)
         self._all.append(change)
         self.revision = change.entry.revision
-        if (old := self._all.back(_DECODED)) is not None and old.previous is not None:
-            old.previous.forget()
-        while len(self._all) > self._history_limit:
+        self._history_bytes += len(change.entry.raw)
+        if (old := self._all.back(_DECODED)) is not None:
+            self._forget(old)
+        while self._is_history_full():
             self._drop_oldest()
+
+    def _forget(self, old: Change) -> None:
+        if old.previous is not None:
+            old.previous.forget()
+        if old.type == "DELETED" or old.prefix in self.cold:
+            old.entry.forget()
+
+    def _is_history_full(self) -> bool:
+        length = len(self._all)
+        is_large = self._history_bytes > HISTORY_BYTES and length * 10 > self._history_limit
+        return length > self._history_limit or is_large
 
     def _drop_oldest(self) -> None:
         change = self._all.pop()
         self._shelves[change.prefix].line.pop()
         self.compacted = change.entry.revision
+        self._history_bytes -= len(change.entry.raw)
         if change.previous is not None:
-            self._garbage.append(change.previous.revision)
+            self._discard(change.previous)
         if change.type == "DELETED":
-            self._garbage.append(change.entry.revision)
+            self._discard(change.entry)
+
+    def _discard(self, entry: Entry) -> None:
+        self._garbage.append(entry.revision)
+        self._garbage_bytes += len(entry.raw)
 
     def _shelf(self, prefix: str) -> _Shelf:
         shelf = self._shelves.get(prefix)
