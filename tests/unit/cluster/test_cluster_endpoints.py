@@ -244,3 +244,19 @@ def test_the_index_of_pods_offers_the_fewest_candidates() -> None:
     assert index.candidates("default", {"app": "x", "rank": "3"}) == {"default/p3"}
     index.put("default/p3", {}, {"app": "x", "rank": "3"})
     assert index.candidates("default", {"app": "x", "rank": "3"}) == set()
+
+
+def test_the_indexes_are_empty_when_pods_and_services_are_gone() -> None:
+    pods, services = PodIndex(), ServiceIndex()
+    for number in range(3):
+        labels = {"job": f"job-{number}", "rank": "0"}
+        pods.put(f"ns/{number}", labels, {})
+        services.put(f"ns/{number}", labels)
+    services.put("ns/0", {"job": "another"})
+
+    for number in range(3):
+        pods.put(f"ns/{number}", {}, {"job": f"job-{number}", "rank": "0"})
+        services.put(f"ns/{number}", {})
+
+    assert vars(pods) == vars(PodIndex())
+    assert vars(services) == vars(ServiceIndex())

@@ -11,8 +11,8 @@ square. Two indexes avoid it: Services by the keys and values they select, pods 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias, TypeVar
 
 from trainmaster.cluster.controllers.control import Loop, Objects, Registry, is_terminating
 from trainmaster.cluster.storage.store import Change
@@ -123,6 +123,9 @@ def target_port(port: Json, pod: Json) -> int | None:
     return None
 
 
+K = TypeVar("K", bound=Hashable)
+
+
 class PodIndex:
     """Pods by label, within a namespace."""
 
@@ -132,7 +135,7 @@ class PodIndex:
     def put(self, key: str, labels: Mapping[str, str], before: Mapping[str, str]) -> None:
         namespace = key.partition("/")[0]
         for name, value in before.items() - labels.items():
-            self._by_label.get((namespace, name, value), set()).discard(key)
+            _take_out(self._by_label, (namespace, name, value), key)
         for name, value in labels.items() - before.items():
             self._by_label.setdefault((namespace, name, value), set()).add(key)
 
@@ -154,18 +157,36 @@ class ServiceIndex:
         namespace = key.partition("/")[0]
         before = self._selectors.pop(key, {})
         if before:
-            names = tuple(sorted(before))
-            self._by_values[namespace, names][_values(names, before)].discard(key)
+            self._forget(namespace, before, key)
         if wanted:
             names = tuple(sorted(wanted))
             self._selectors[key] = wanted
             self._names.setdefault(namespace, set()).add(names)
             self._by_values.setdefault((namespace, names), {}).setdefault(_values(names, wanted), set()).add(key)
 
+    def _forget(self, namespace: str, wanted: Mapping[str, str], key: str) -> None:
+        names = tuple(sorted(wanted))
+        services = self._by_values[namespace, names]
+        _take_out(services, _values(names, wanted), key)
+        if services:
+            return
+        del self._by_values[namespace, names]
+        self._names[namespace].discard(names)
+        if not self._names[namespace]:
+            del self._names[namespace]
+
     def selecting(self, namespace: str, labels: Mapping[str, str]) -> Iterator[str]:
         for names in self._names.get(namespace, ()):
             if all(name in labels for name in names):
                 yield from self._by_values[namespace, names].get(_values(names, labels), ())
+
+
+def _take_out(index: dict[K, set[str]], place: K, key: str) -> None:
+    """Nothing is left where nothing is: jobs come and go, each with labels of its own."""
+    if (held := index.get(place)) is not None:
+        held.discard(key)
+        if not held:
+            del index[place]
 
 
 def _values(names: tuple[str, ...], labels: Mapping[str, str]) -> tuple[str, ...]:
