@@ -1,4 +1,8 @@
-"""What a plain word of YAML is, by the rules of the library with which Kubernetes reads it."""
+"""What a plain word of YAML is: mostly by the rules of the library with which Kubernetes reads it.
+
+That library takes `y`, `n`, `1e-3`, `08` and `0o17` for other things than texts. Here they have always been texts, in
+names, arguments and variables, and remain so.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ import re
 _WORDS: dict[str, bool | None] = {
     **{
         spelt: meaning
-        for meaning, words in ((True, "y yes true on"), (False, "n no false off"))
+        for meaning, words in ((True, "yes true on"), (False, "no false off"))
         for word in words.split()
         for spelt in (word, word.capitalize(), word.upper())
     },
@@ -16,9 +20,9 @@ _WORDS: dict[str, bool | None] = {
 }
 _NOT_IN_JSON = {sign + word for sign in ("", "+", "-") for word in (".inf", ".Inf", ".INF")} | {".nan", ".NaN", ".NAN"}
 _NUMERIC = frozenset("+-.0123456789")
-_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_FLOAT = re.compile(r"^[-+]?(?:[1-9][0-9]*|(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+][0-9]+)?)")
 _OCTAL = re.compile(r"[-+]?0[0-7]+")
-_WHOLE = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO][0-7]+|[0-9]+)")
+_WHOLE = re.compile(r"[-+]?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|[0-9]+)")
 _LONGEST = 400
 """Digits and all. No number that Kubernetes knows is longer; Python would take long over it, or refuse."""
 
