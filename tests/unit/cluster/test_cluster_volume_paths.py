@@ -27,7 +27,13 @@ ABSOLUTE, BACKWARDS, RESERVED = (
     "must not start with '..'",
 )
 BAD_PATHS = {"/etc/cron.d/x": ABSOLUTE, "../../x": BACKWARDS, "a/../../x": BACKWARDS, "..data/x": RESERVED}
-NO_SANDBOX: Any = types.SimpleNamespace(kind="namespaces", host_ip="10.244.0.1", can_limit=True)
+
+
+async def never() -> None:
+    await asyncio.Event().wait()
+
+
+NO_SANDBOX: Any = types.SimpleNamespace(kind="namespaces", host_ip="10.244.0.1", can_limit=True, lost=never)
 """Of pods that never get as far as to need one."""
 
 BAD_MODE = "must be a number between 0 and 0777 (octal), both inclusive"
