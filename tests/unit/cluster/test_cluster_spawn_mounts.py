@@ -151,3 +151,23 @@ def test_known_below_a_directory_are_the_ways_to_the_users_home_and_python(monke
     assert spawn_mounts.ways_below("/srv") == ["people", "tools"]
     assert spawn_mounts.ways_below("/srv/people") == ["me"]
     assert spawn_mounts.ways_below("/srv/peop") == []
+
+
+@pytest.mark.parametrize("is_directory", [True, False], ids=["directory", "file"])
+def test_a_mount_point_that_another_container_makes_at_the_same_time_serves_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_directory: bool
+) -> None:
+    table = spawn_mounts._Table()
+    table._volumes.append(str(tmp_path))
+    make = spawn_mounts._make
+
+    def make_as_another_does(path: str, is_directory: bool) -> None:
+        make(path, is_directory)
+        make(path, is_directory)
+
+    monkeypatch.setattr(spawn_mounts, "_make", make_as_another_does)
+
+    point = table.point(str(tmp_path / "shared"), is_directory=is_directory)
+
+    assert Path(point).is_dir() == is_directory
+    assert Path(point).exists()

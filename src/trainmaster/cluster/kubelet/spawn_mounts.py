@@ -137,7 +137,9 @@ class _Table:
         if not self._is_own(ancestor):
             self._private.add(_mirror(ancestor))
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        _make(path, is_directory)
+        with contextlib.suppress(FileExistsError):  # another container of the pod may make it at the same time
+            _make(path, is_directory)
+        _check_kind(path, is_directory)
         return path
 
     def enter(self, directory: str) -> None:
