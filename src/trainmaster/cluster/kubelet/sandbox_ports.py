@@ -13,7 +13,7 @@ import dataclasses
 import json
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -28,6 +28,17 @@ from trainmaster.objects import selector
 _SSH = (22, 2222)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Words:
+    """Rewrite the arguments of a container and of the commands in it."""
+
+    rewriter: Rewriter
+    paths: Mapping[str, str]
+
+    def rewritten(self, word: str) -> str:
+        return self.rewriter.text(replace_paths(word, self.paths))
+
+
 class PortSandbox:
     """Pods side by side in this machine's own network. Make it with `open`."""
 
@@ -37,7 +48,7 @@ class PortSandbox:
     def __init__(self, launcher: Launcher) -> None:
         self._launcher = launcher
         self.ports = PortTable()
-        self._words: dict[str, Callable[[str], str]] = {}  # how a running container's are rewritten, by its name
+        self._words: dict[str, _Words] = {}  # by the name of a running container
 
     @classmethod
     async def open(cls, root: Path) -> PortSandbox:
@@ -60,21 +71,19 @@ class PortSandbox:
 
     async def start(self, pod: PodSandbox, config: ContainerConfig) -> Process:
         self._launcher.check(pod.helper)
-        rewriter = self._rewriter(pod.config)
         paths = {mount.target: mount.source for mount in config.mounts if mount.target != "/"}
-
-        def rewritten(word: str) -> str:
-            return rewriter.text(replace_paths(word, paths))
-
-        process = await self._launcher.start(pod.uid, self._rewritten(pod.config, config, rewriter, paths))
-        self._words[config.name] = rewritten
+        words = _Words(self._rewriter(pod.config), paths)
+        process = await self._launcher.start(pod.uid, self._rewritten(pod.config, config, words))
+        self._words[config.name] = words
         process.exit.add_done_callback(lambda _: self._words.pop(config.name, None))
         return process
 
     async def exec(self, process: Process, config: ExecConfig) -> Process:
         """The environment is the container's, and so rewritten already."""
-        rewritten = self._words.get(process.config.name, str)
-        return await self._launcher.exec(process, dataclasses.replace(config, argv=[*map(rewritten, config.argv)]))
+        words = self._words.get(process.config.name)
+        if words is not None:
+            config = dataclasses.replace(config, argv=[words.rewritten(word) for word in config.argv])
+        return await self._launcher.exec(process, config)
 
     async def connect(self, pod: PodSandbox, port: int, *, local: bool = False) -> socket.socket:
         made = socket.socket()
@@ -136,14 +145,13 @@ class PortSandbox:
             neighbours.addresses,
         )
 
-    def _rewritten(
-        self, pod: PodConfig, config: ContainerConfig, rewriter: Rewriter, paths: Mapping[str, str]
-    ) -> ContainerConfig:
+    def _rewritten(self, pod: PodConfig, config: ContainerConfig, words: _Words) -> ContainerConfig:
+        rewriter, paths = words.rewriter, words.paths
         env = {name: replace_paths(value, paths) if name != "PATH" else value for name, value in config.env.items()}
         cwd = replace_paths(config.cwd, paths)
         return dataclasses.replace(
             config,
-            argv=[rewriter.text(replace_paths(word, paths)) for word in config.argv],
+            argv=[words.rewritten(word) for word in config.argv],
             env={**_private(pod), **rewriter.env(env), **self._told(pod, paths)},
             cwd=cwd if cwd and os.path.isdir(cwd) else "",
             mounts=(),
