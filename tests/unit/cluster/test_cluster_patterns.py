@@ -96,3 +96,8 @@ def test_no_pattern_takes_long_over_a_long_text(pattern: str) -> None:
     assert validator is not None
     assert not validator.is_valid({"a": text})
     assert [cause.field for cause in schema_check.complaints(schema, {"a": text})] == ["a"]
+
+
+def test_a_pattern_whose_flags_would_be_said_again_without_end_is_refused() -> None:
+    with pytest.raises(BadPattern, match="too large"):
+        patterns.check("(?i)|" * 1_500)

@@ -1,7 +1,7 @@
 """Patterns in the schemas of CRDs: Go's regular expressions, matched in time in proportion to the text.
 
-Whoever may write a CRD writes them, and whoever may write its objects the texts: on an engine that backtracks
-`^(a+)+$` holds the API server for as long as they like. The engine that checks schemas has a linear mode, in the
+Users write the patterns in CRDs and the texts in objects. On an engine that backtracks, `^(a+)+$` holds the API
+server for as long as they like. The engine that checks schemas has a linear mode, in the
 dialect of JavaScript. So a pattern is read here as Go reads it, said again in that dialect, and refused in Go's words.
 """
 
@@ -19,6 +19,8 @@ from trainmaster.cluster.registry.pattern_classes import BadPattern, Source, lit
 LINEAR = jsonschema_rs.RegexOptions()
 MOST_REPEATS = 1000
 MAX_LENGTH = 10_000
+_MOST_SAID = 20 * MAX_LENGTH
+"""Characters of a translation: a letter may take ten, as an escape."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +161,10 @@ def translated(pattern: str) -> str:
     """In the engine's dialect; BadPattern in Go's words for what Go does not take."""
     if len(pattern) > MAX_LENGTH:
         raise BadPattern(f"expression too large: it has more than {MAX_LENGTH} characters")
-    return _Reader(Source(pattern)).read()
+    said = _Reader(Source(pattern)).read()
+    if len(said) > _MOST_SAID:  # flags are said again in every alternative
+        raise BadPattern("expression too large: it repeats flags in too many alternatives")
+    return said
 
 
 @lru_cache(maxsize=1024)
