@@ -9,7 +9,7 @@ from typing import Any
 
 from trainmaster.cluster.registry import status_error as error
 from trainmaster.cluster.registry.pod_check_placement import check_placement
-from trainmaster.cluster.registry.pod_check_volumes import check_mounts, check_volumes
+from trainmaster.cluster.registry.pod_check_volumes import check_mounts, check_name, check_volumes
 from trainmaster.cluster.registry.quantities import parsed
 from trainmaster.cluster.registry.status_error import Cause, invalid_value, required, unsupported
 from trainmaster.cluster.registry.validation import (
@@ -105,14 +105,7 @@ def _host_aliases(aliases: list[Mapping[str, Any]], path: str) -> Iterator[Cause
 
 
 def _container(container: Mapping[str, Any], at: str, volumes: frozenset[Any], seen: set[str]) -> Iterator[Cause]:
-    name = container.get("name") or ""
-    if not name:
-        yield required(f"{at}.name")
-    elif problems := label_problems(name):
-        yield from (invalid_value(f"{at}.name", name, problem) for problem in problems)
-    elif name in seen:
-        yield error.duplicate(f"{at}.name", name)
-    seen.add(name)
+    yield from check_name(container.get("name") or "", at, seen)
     image = container.get("image") or ""
     if not image:
         yield required(f"{at}.image")

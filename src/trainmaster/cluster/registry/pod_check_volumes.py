@@ -30,14 +30,19 @@ def check_volumes(volumes: list[Mapping[str, Any]], path: str) -> Iterator[Cause
         yield from (
             error.forbidden_field(f"{at}.{extra}", "may not specify more than 1 volume type") for extra in sources[1:]
         )
-        if not name:
-            yield required(f"{at}.name")
-        elif problems := label_problems(name):
-            yield from (invalid_value(f"{at}.name", name, problem) for problem in problems)
-        elif name in seen:
-            yield error.duplicate(f"{at}.name", name)
-        seen.add(name)
+        yield from check_name(name, at, seen)
         yield from _source(volume, at)
+
+
+def check_name(name: str, at: str, seen: set[str]) -> Iterator[Cause]:
+    """Of a volume or a container: a label that is not one of those seen, to which it is added."""
+    if not name:
+        yield required(f"{at}.name")
+    elif problems := label_problems(name):
+        yield from (invalid_value(f"{at}.name", name, problem) for problem in problems)
+    elif name in seen:
+        yield error.duplicate(f"{at}.name", name)
+    seen.add(name)
 
 
 def check_mounts(mounts: list[Mapping[str, Any]], path: str, volumes: frozenset[Any]) -> Iterator[Cause]:
