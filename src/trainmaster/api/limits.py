@@ -28,7 +28,7 @@ SMALL = 100
 """Replicas of a job that is not measured: a name with its namespace, domain and port has some hundred bytes."""
 
 ADDRESS = "10.0.0.100"
-"""Stands for the addresses of pods, which are not known yet. Those of thousands are no shorter on average."""
+"""A pod's address as long as the real ones, which are not known yet."""
 
 
 def size_problems(framework: Framework, job: Job) -> Iterator[Problem]:

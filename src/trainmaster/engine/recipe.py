@@ -2,7 +2,7 @@
 
 A job may have ten thousand pods, each of which lists all the others. So a plan does not hold the objects that it asks
 for, but a recipe of each. An object is built when it is written, and forgotten then; what the objects of a job have in
-common is computed once (`Job.once`). Building is pure: whoever builds twice gets the same.
+common is computed once (`Job.once`). Building is pure: two calls build the same.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Who may be connected to a small server at once, and how much they may have sent: bounds that all callers share.
 
-Whoever reaches the port may connect, before anybody knows who it is. So a crowd must cost a bounded amount of memory,
-and must not keep out those whom the server is for: they ask something small, at once, and are done.
+Any client that reaches the port may connect before its identity is known. So a crowd must cost a bounded amount of
+memory, and must not keep out those whom the server is for: they ask something small, at once, and are done.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class Callers:
         self._here.pop(caller, None)
 
     def weigh(self, difference: int) -> None:
-        """A caller has sent so many bytes more, or so many have been dealt with. Where it is too much, the largest
-        question is given up: those that are asked in earnest are small."""
+        """Count bytes that a caller has sent, or that have been dealt with. Over the budget, the largest question is
+        refused: real ones are small."""
         self._held += difference
         while self._held > self._budget and self._here:
             largest = max(self._here, key=lambda caller: caller.held)
